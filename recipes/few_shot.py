@@ -51,13 +51,13 @@ def measured_tasks(config: ExperimentConfig, arguments: argparse.Namespace) -> M
         run_experiment(config, dry_run=arguments.dry_run, last="train")
     if arguments.dry_run:
         return Metrics()
-    run = RunDirectory(run_folder(config))
+    run = RunDirectory(run_folder(config.name))
     if "evaluate" in phases:
         files = [
             write_task(name, run.folder / "tasks", *of_call(config, arguments)) for name in names(config, arguments)
         ]
         options = TaskOptions(names=list(map(str, files)))
-        evaluate_tasks(options, run, config.model, system_folders(config, run), make=openicl)
+        evaluate_tasks(options, run, config.model, system_folders(config.systems, run), make=openicl)
     if "report" in phases:
         run_experiment(config, first="report")
     return read_metrics(run)
@@ -85,7 +85,7 @@ def accuracies(metrics: Metrics) -> dict[str, dict[str, float]]:
 def floors(config: ExperimentConfig) -> dict[str, float]:
     """By task, the percentage of a run's rows whose label most of their demonstrations have, where these are chosen."""
     found = {}
-    for path in sorted((run_folder(config) / "tasks").glob("*.jsonl")):
+    for path in sorted((run_folder(config.name) / "tasks").glob("*.jsonl")):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         if None not in (votes := [row["vote"] for row in rows]):
             found[path.stem] = 100 * sum(map(int.__eq__, votes, (row["label"] for row in rows))) / len(rows)

@@ -71,7 +71,7 @@ def main() -> None:
             alone = ("--comparisons", "[]", "--judges", "[]")  # rates can be added later
             config = with_rows(f"-{key}-{rate:g}", "choose", {key: system}, *alone)
             run_experiment(config, last="answer")
-            figures, _ = measured(RunDirectory(run_folder(config)), key, rows["choose"])
+            figures, _ = measured(RunDirectory(run_folder(config.name)), key, rows["choose"])
             tried[rate] = {column: round(figures[column], 4) for column in ("cross_entropy", "rouge_l")}
             return tried[rate]["cross_entropy"]
 
@@ -87,7 +87,7 @@ def main() -> None:
     chosen = {key: {**systems[key], "seed": None, "learning_rate": rate} for key, rate in record["chosen"].items()}
     config = with_rows("", "test", chosen, "--seeds", SEEDS)
     run_experiment(config, last="answer")
-    report(RunDirectory(run_folder(config)), sorted(config.trained), rows["test"], record)
+    report(RunDirectory(run_folder(config.name)), sorted(config.trained), rows["test"], record)
 
 
 def measured(run: RunDirectory, system: str, rows: Sequence[Row]) -> tuple[dict[str, float], list[str]]:

@@ -77,7 +77,7 @@ def oracle_perplexities(config: ExperimentConfig) -> tuple[dict[str, dict[float,
     """PPL_oracle of each MLE system's samples by temperature, and that of all systems by name without seed."""
     from instruct.phases.evaluate import evaluate_run
 
-    run = RunDirectory(run_folder(config))
+    run = RunDirectory(run_folder(config.name))
     metrics, content = read_metrics(run), config.model_dump(mode="json")
     values = {name: value for name in metrics.texts if (value := metrics.value(name, "oracle_perplexity")) is not None}
     generation = content["continuations"]["generation"]

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         config = load_config(options.config, [*overrides, "--evaluation.texts.held_out", f"{{files: {files}}}"])
     metrics = measured(config, options)
     if metrics.measurements:
-        study.write_table(run_folder(config) / "precision_recall.md", table(config, metrics))
+        study.write_table(run_folder(config.name) / "precision_recall.md", table(config, metrics))
 
 
 def sampled_texts(config: ExperimentConfig, reference: ModelOptions) -> Path:

@@ -116,7 +116,7 @@ def config_for_machine(arguments: argparse.Namespace, gpu: str, cpu: str) -> str
 def measured(config: ExperimentConfig, arguments: argparse.Namespace) -> Metrics:
     """Run the phases of a config that the call names; what was measured so far."""
     run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
-    return Metrics() if arguments.dry_run else read_metrics(RunDirectory(run_folder(config)))
+    return Metrics() if arguments.dry_run else read_metrics(RunDirectory(run_folder(config.name)))
 
 
 def run_points(
@@ -161,7 +161,7 @@ def run_seeds(
 ) -> None:
     """Run a config whose systems have seeds; print and write a table of their means, with lines that follow it."""
     table = seeds_table(numbers(measured(config, arguments), columns), columns)
-    write_table(run_folder(config) / file, [*table, *ending])
+    write_table(run_folder(config.name) / file, [*table, *ending])
 
 
 def write_table(path: Path, lines: Iterable[str]) -> None:
@@ -281,7 +281,7 @@ def tuned_systems(config: ExperimentConfig, rates: list[float], steps: int, seco
     base = {name: system.pop("tunes") for name, system in systems.items()}
     tuning = _tuning_config(config, systems, steps, "mauve" if second == "mauve" else "distances")
     run_experiment(tuning, last="evaluate")
-    run = RunDirectory(run_folder(tuning))
+    run = RunDirectory(run_folder(tuning.name))
     metrics = read_metrics(run)
     by_rule: dict[str, dict[str, float | None]] = {
         "ce": {name: cross_entropy(run, name) for name in systems},

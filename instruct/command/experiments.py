@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> Result:
     config = _config(arguments, arguments.overrides + call.cluster_override(arguments))
     first, last, mode = arguments.first, arguments.last, call.named_mode(arguments)
     report, failure = run_phases(config, arguments.dry_run, first, last, mode, arguments.redo)
-    folder = str(run_folder(config))
+    folder = str(run_folder(config.name))
     line = "\n".join(call.short(report)) if report else folder
     return Result({"run": folder, "report": report}, line, failure=failure)
 
@@ -146,7 +146,7 @@ def bench(arguments: argparse.Namespace) -> Result:
     config = bench_config(arguments, options.objectives)
     result = bench_objectives(config, options, arguments.dry_run)
     if result is None:
-        return Result(None, str(run_folder(config)))
+        return Result(None, str(run_folder(config.name)))
     return call.reported(result)
 
 
@@ -161,7 +161,7 @@ def bench_config(arguments: argparse.Namespace, objectives: list[str]) -> Experi
     if objectives or arms:
         config = load_config(arguments.config) if arguments.config else ExperimentConfig(name="train")
         systems = config.model_dump(mode="json")["systems"]
-        elsewhere = {name: systems[name] for name in config.elsewhere}
+        elsewhere = {name: system for name, system in systems.items() if system["adapter"]}
         if objectives:
             systems = objectives_as_systems(objectives, systems if arguments.config else {}) | elsewhere
         if twice := [name for name in arms if name in systems]:
@@ -197,7 +197,7 @@ def train(arguments: argparse.Namespace) -> Result:
     config = _config(arguments, arguments.overrides)
     first_trained(config)  # refuses a config that trains nothing
     run_phases(config, False, "train", "train", redo=arguments.redo)
-    return _files({name: run_folder(config) / "adapters" / name for name in config.trained})
+    return _files({name: run_folder(config.name) / "adapters" / name for name in config.trained})
 
 
 def generate(arguments: argparse.Namespace) -> Result:

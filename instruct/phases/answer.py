@@ -12,25 +12,27 @@ from typing import Any
 
 from instruct.base.errors import InputError, InstructError, Problems, counted, one_line
 from instruct.base.files import sha256_of, write_atomically
+from instruct.base.models import ModelOptions
 from instruct.base.output import say, warn
 from instruct.config import ExperimentConfig
 from instruct.data.cards import Template
 from instruct.data.evaluation import EvalSet, answers_of, load_answers
-from instruct.data.options import template_of
+from instruct.data.options import DataOptions, template_of
 from instruct.data.prefixes import PrefixSet
 from instruct.data.sources import RawRow
 from instruct.data.templates import MODES, Rendering
-from instruct.generation.answers import evaluation_set
-from instruct.generation.continuations import config_prefixes, lengths, prefixes_text
+from instruct.generation.answers import evaluation_set, generate_answers, sampled_at
+from instruct.generation.continuations import config_prefixes, continue_texts, lengths, prefixes_text
 from instruct.generation.kept import forgive
+from instruct.generation.options import AnswerOptions, EngineConfig
 from instruct.generation.written import ReplyStats
 from instruct.judging.presentations import Answers, joined
+from instruct.phases.evaluate import match_temperatures, predictors
 from instruct.phases.steps import Step
 from instruct.phases.systems import check_elsewhere, system_folders, warn_of_changed_files, weights_identity
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import only_process, outputs_of
 
-Sampled = Mapping[str, tuple[Path | None, float]]
 Read = tuple[EvalSet | None, PrefixSet | None]
 
 
@@ -54,10 +56,14 @@ class Answering(Step):
         prefixes: PrefixSet | None = None
         if now:
             with problems.collected():
-                _check_engine(config)
+                dora = config.lora is not None and config.lora.use_dora
+                if config.answers:
+                    _check_engine("answers", config.answers.generation, config.model, dora)
+                if config.continuations:
+                    _check_engine("continuations", config.continuations.generation, config.model, dora)
         if {"answer", "evaluate"} & {*phases}:
             with problems.collected():
-                check_elsewhere(config)
+                check_elsewhere(config.systems, config.model)
         if config.answers and {"answer", "train"} & {*phases}:
             with problems.collected() if now or config.answers.files else contextlib.suppress(InputError):
                 prompts = evaluation_set(config.answers)
@@ -114,9 +120,7 @@ def generate(
             answer_prompts(config, run, any(again), prompts)
             files |= {name: run.outputs / f"{name}.json" for name in config.systems}
         if config.continuations:
-            from instruct.phases.evaluate import with_controls
-
-            paths = continue_prefixes(config, run, with_controls(config, run), prefixes)
+            paths = continue_prefixes(config, run, prefixes)
             files |= {f"{name} (continuations)" if config.answers else name: path for name, path in paths.items()}
     warn_of_changed_files(run)
     return files
@@ -125,7 +129,7 @@ def generate(
 def answer_prompts(
     config: ExperimentConfig, run: RunDirectory, again: bool = False, evaluation: EvalSet | None = None
 ) -> None:
-    """Every system of the run answers the evaluation set, if the config has one; one engine serves all adapters.
+    """Every system of the run answers the config's evaluation set; one engine serves all adapters.
 
     Args:
         again: also if all is answered, because failed requests are to be sent again.
@@ -136,20 +140,20 @@ def answer_prompts(
             options.
     """
     options = config.answers
-    if options is None:
-        return
-    systems = system_folders(config, run)
+    assert options
+    systems = system_folders(config.systems, run)
     engine = options.generation.engine
-    weights = {name: weights_identity(config, run, folder, engine) for name, folder in systems.items()}
+    weights = {name: weights_identity(config.model, run, folder, engine) for name, folder in systems.items()}
     evaluation = evaluation or evaluation_set(options)
-    template = answer_template(config)
+    template = options.template or trained_template(config.data)
+    rendering = _rendering(config.data.rendering(run.day), config.trained, run)
     inputs: dict[str, Any] = {
         "options": config.answered_with(),
         "weights": weights,
         "prompts": evaluation.sha256,
         "template": template,
     }
-    if chat := _rendering(config, run).identity():
+    if chat := rendering.identity():
         inputs["chat"] = chat
     outputs = {name: run.outputs / f"{name}.json" for name in systems}
     record = None
@@ -158,13 +162,32 @@ def answer_prompts(
         if not again and not any(made.get("again") for made in record["results"].values()):
             return
     _check_judged(run, inputs)
+    made_with = _made_with(options, evaluation, template) | {"model": config.model.model_dump(mode="json")}
+    if config.cluster:
+        made_with["cluster"] = config.model_dump(mode="json")["cluster"]
+    earlier = _keep_answers({**outputs, "baseline": run.outputs / "baseline.json"})
+    _write_baseline(run.outputs / "baseline.json", evaluation)
     try:
-        _answer(config, run, inputs, evaluation, systems, outputs)
+        with run.step("answers", inputs, config=made_with) as results:
+            stats = generate_answers(
+                config.model,
+                systems,
+                evaluation.prompts,
+                template,
+                options.generation,
+                run.outputs,
+                config.cluster,
+                rendering,
+            )
+            for name, path in outputs.items():
+                results[name] = stats[name].record() | {"sha256": sha256_of(path)}
     except InstructError as error:
         if record is None:
             raise
         run.record("answers", record)  # what was finished stays so
         warn(f"answers: failed requests are not asked again: {error}")
+    else:
+        _drop_unchanged(earlier, run.outputs)
 
 
 def _check_judged(run: RunDirectory, inputs: Mapping[str, Any]) -> None:
@@ -181,66 +204,40 @@ def _check_judged(run: RunDirectory, inputs: Mapping[str, Any]) -> None:
         )
 
 
-def _answer(
-    config: ExperimentConfig,
-    run: RunDirectory,
-    inputs: dict[str, Any],
-    evaluation: EvalSet,
-    systems: dict[str, Path | None],
-    outputs: dict[str, Path],
-) -> None:
-    """Ask what is missing, and record the step."""
-    from instruct.generation.answers import generate_answers, sampled_at
-
-    options = config.answers
-    assert options
-    baseline = run.outputs / "baseline.json"
-    earlier = _keep_answers({**outputs, "baseline": baseline})
-    baseline.unlink(missing_ok=True)  # it answers the earlier prompts
+def _write_baseline(path: Path, evaluation: EvalSet) -> None:
+    """Write the evaluation set's own answers, in place of those to earlier prompts."""
+    path.unlink(missing_ok=True)
     if evaluation.baseline:
-        text = json.dumps(evaluation.baseline, indent=1, ensure_ascii=False)
-        write_atomically(baseline, text + "\n")
-    ran_with = {
+        write_atomically(path, json.dumps(evaluation.baseline, indent=1, ensure_ascii=False) + "\n")
+
+
+def _made_with(options: AnswerOptions, evaluation: EvalSet, template: Template) -> dict[str, Any]:
+    """What the step's record says of how answers are made."""
+    made_with = {
         **options.model_dump(mode="json"),
         "eval_set": evaluation.name,
         "prompts": len(evaluation.prompts),
         "baseline": evaluation.baseline_name,
-        "template": inputs["template"],
-        "model": config.model.model_dump(mode="json"),
+        "template": template,
     }
     named = sampled_at(evaluation.prompts, options.generation)
     at = {prompt.dataset: value for prompt, value in zip(evaluation.prompts, named, strict=True) if value is not None}
     if at:
-        ran_with["temperatures"] = at
-    ran_with |= {key: value for key, value in config.model_dump(mode="json", include={"cluster"}).items() if value}
-    with run.step("answers", inputs, config=ran_with) as results:
-        stats = generate_answers(
-            config.model,
-            systems,
-            evaluation.prompts,
-            inputs["template"],
-            options.generation,
-            run.outputs,
-            config.cluster,
-            _rendering(config, run),
-        )
-        for name, path in outputs.items():
-            results[name] = stats[name].record() | {"sha256": sha256_of(path)}
-    _drop_unchanged(earlier, run.outputs)
+        made_with["temperatures"] = at
+    return made_with
 
 
-def _rendering(config: ExperimentConfig, run: RunDirectory) -> Rendering:
+def _rendering(rendering: Rendering, trained: Collection[str], run: RunDirectory) -> Rendering:
     """How chats are asked: as in training, and with thinking on or off as for most trained answers, if that is known.
 
     What the config says of thinking wins.
     """
-    rendering = config.data.rendering(run.day)
     if any(mode in rendering.arguments for mode in MODES):
         return rendering
-    for name in config.trained:  # all systems are trained on the same rows
-        trained = run.manifest()["steps"].get(f"train/{name}", {}).get("results", {}).get("answers", {})
-        empty = trained.get("empty", 0)
-        on, off = trained.get("thinking", 0) + empty, trained.get("without", 0) - empty
+    for name in trained:  # all systems are trained on the same rows
+        answers = run.manifest()["steps"].get(f"train/{name}", {}).get("results", {}).get("answers", {})
+        empty = answers.get("empty", 0)
+        on, off = answers.get("thinking", 0) + empty, answers.get("without", 0) - empty
         if on or off:
             return replace(rendering, thinks=on >= off)
     return rendering
@@ -268,11 +265,13 @@ def _drop_unchanged(earlier: dict[str, Path], outputs: Path) -> None:
         (outputs / "earlier").rmdir()
 
 
-def answer_template(config: ExperimentConfig) -> Template:
-    """The template of the prompts: the one that the systems were trained with, unless the config names another."""
-    if config.answers and config.answers.template:
-        return config.answers.template
-    templates = dict.fromkeys(template_of(source) for source in config.data.parts)
+def trained_template(data: DataOptions) -> Template:
+    """The template that the systems are trained with, which prompts have, too.
+
+    Raises:
+        InputError: a mixture has several.
+    """
+    templates = dict.fromkeys(template_of(source) for source in data.parts)
     if len(templates) > 1:
         raise InputError(
             f"data.mixture: its data sets have different templates ({', '.join(templates)}); set answers.template"
@@ -281,90 +280,68 @@ def answer_template(config: ExperimentConfig) -> Template:
 
 
 def continue_prefixes(
-    config: ExperimentConfig, run: RunDirectory, systems: Sampled | None = None, prefixes: PrefixSet | None = None
+    config: ExperimentConfig, run: RunDirectory, prefixes: PrefixSet | None = None
 ) -> dict[str, Path]:
-    """Continue the prefixes of `config.continuations`; one engine serves the base and all adapters.
+    """Every system of the run, and each one's control, continues the config's prefixes; one engine serves all.
 
     Args:
-        systems: the folder (None: the base) and the temperature of each; None: all of the config's systems, at its
-            temperature.
         prefixes: those of the config; None: they are read.
 
     Returns:
-        The file of each system's continuations, see `read_continuations`.
+        The file of each one's continuations, see `read_continuations`.
 
     Raises:
-        InputError: no prefixes, a system that is not trained yet, a prefix that does not fit the context.
+        InputError: a system that is not trained yet, a prefix that does not fit the context.
     """
-    from instruct.generation.continuations import continue_texts
-
-    options = config.continuations
-    if options is None:
-        raise InputError(f"{run.folder / 'config.yaml'}: has no continuations; set continuations.card or .files")
-    if systems is None:
-        folders = system_folders(config, run)
-        systems = {name: (folder, options.generation.temperature) for name, folder in folders.items()}
-    prefixes = prefixes or config_prefixes(config.model, options)
+    options, model = config.continuations, config.model
+    assert options
+    engine, temperature = options.generation.engine, options.generation.temperature
+    folders = system_folders(config.systems, run)
+    systems = {name: (folder, temperature) for name, folder in folders.items()}
+    for name, control in match_temperatures(config, run, predictors(config, run)).items():
+        systems[name] = folders[control.mle], control.temperature
+    prefixes = prefixes or config_prefixes(model, options)
     paths = {name: run.continuations / f"{name}.json" for name in systems}
-    inputs = {name: _continuing_inputs(config, run, prefixes, *system) for name, system in systems.items()}
-    pending = {
-        name: system
-        for name, system in systems.items()
-        if not (run.is_done(_step(name), inputs[name]) and paths[name].is_file())
-    }
-    if not pending:
-        return paths
-    ran_with = {
+    inputs: dict[str, dict[str, Any]] = {}
+    pending = {}
+    for name, (folder, at) in systems.items():
+        inputs[name] = {
+            "options": config.continued_with(),
+            "weights": weights_identity(model, run, folder, engine),
+            "temperature": at,
+            "prefixes": prefixes.sha256,
+        }
+        if not (run.is_done(f"continuations/{name}", inputs[name]) and paths[name].is_file()):
+            pending[name] = folder, at
+    made_with = {
         **options.model_dump(mode="json"),
         "corpus": prefixes.name,
         "prefixes": len(prefixes.prefixes),
         "counts": prefixes.counts,
         "cut": prefixes.cut.model_dump(mode="json"),
-        "model": config.model.model_dump(mode="json"),
+        "model": model.model_dump(mode="json"),
     }
     stats: dict[str, ReplyStats] = {}
-    for name, system in pending.items():
-        with run.step(_step(name), inputs[name], config=ran_with) as result:
+    for name, (_, at) in pending.items():
+        with run.step(f"continuations/{name}", inputs[name], config=made_with) as result:
             if not stats:  # all are asked together, which takes the time of the first step
-                stats = continue_texts(config.model, pending, prefixes, options, run.continuations, config.cluster)
-            result |= {**stats[name].record(), "temperature": system[1], "sha256": sha256_of(paths[name])}
+                stats = continue_texts(model, pending, prefixes, options, run.continuations, config.cluster)
+            result |= {**stats[name].record(), "temperature": at, "sha256": sha256_of(paths[name])}
     for name, counts in stats.items():
         if counts.empty:
             say(f"note      {name}: {counts.empty:,} of {counts.n:,} continuations are empty")
     return paths
 
 
-def _step(name: str) -> str:
-    return f"continuations/{name}"
-
-
-def _continuing_inputs(
-    config: ExperimentConfig, run: RunDirectory, prefixes: PrefixSet, folder: Path | None, temperature: float
-) -> dict[str, Any]:
-    assert config.continuations
-    return {
-        "options": config.continued_with(),
-        "weights": weights_identity(config, run, folder, config.continuations.generation.engine),
-        "temperature": temperature,
-        "prefixes": prefixes.sha256,
-    }
-
-
-def _check_engine(config: ExperimentConfig) -> None:
-    for section, asked in (("answers", config.answers), ("continuations", config.continuations)):
-        if asked is None:
-            continue
-        engine = asked.generation.engine
-        if config.lora and config.lora.use_dora and engine != "transformers":
-            raise InputError(
-                f"config {config.name}: vLLM does not support DoRA adapters; set {section}.generation.engine to "
-                "transformers"
-            )
-        if config.model.quantization and engine == "vllm":
-            raise InputError(
-                f"config {config.name}: vLLM cannot load a {config.model.quantization} model; set "
-                f"{section}.generation.engine to transformers or auto"
-            )
+def _check_engine(section: str, generation: EngineConfig, model: ModelOptions, dora: bool) -> None:
+    """Refuse an engine that does not serve what is trained; `section`: the config's that names it."""
+    if dora and generation.engine != "transformers":
+        raise InputError(f"{section}.generation.engine: vLLM does not support DoRA adapters; set it to transformers")
+    if model.quantization and generation.engine == "vllm":
+        raise InputError(
+            f"{section}.generation.engine: vLLM cannot load a {model.quantization} model; set it to transformers or "
+            "auto"
+        )
 
 
 def _check_comparison(pair: tuple[str, str], prompts: EvalSet | None, folder: Path) -> None:

@@ -8,6 +8,7 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from instruct.engines.local import load_tokenizer
 from instruct.generation.options import AnswerOptions, EngineConfig
 from instruct.phases.experiment import run_experiment, run_folder, run_phases
 from instruct.run.directory import RunDirectory
-from instruct.training.options import without_seed
+from instruct.training.options import SystemOptions, without_seed
 
 if TYPE_CHECKING:
     from instruct.reporting.report import Report
@@ -75,21 +76,21 @@ def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False
     from instruct.reporting.bench import STEP
     from instruct.reporting.report import print_written, written_report
 
-    _check(config)
+    benched = Bench(config, options, run_folder(f"{config.name}-rows"))
+    benched.check()
     first = dict.fromkeys(config.trained, options.rates[0])
     if dry_run:
         with tempfile.TemporaryDirectory() as rows:
-            final, _ = _planned(config, options, Path(rows), first)
+            final, _ = replace(benched, folder=Path(rows)).plan(first)
             run_experiment(final, dry_run=True)
         return None
-    folder = Path("runs") / f"{config.name}-rows"
-    final, sizes = _planned(config, options, folder, first)
-    chooses = len(options.rates) > 1
-    scores = {key: _tried_rates(config, folder, key, options.rates) for key in first} if chooses else {}
-    chosen = {key: best_rate(tried) for key, tried in scores.items()} if chooses else first
-    final = _final(config, options, folder, sizes["test"], chosen)
+    final, sizes = benched.plan(first)
+    scores: dict[str, dict[float, float]] = {}
+    if len(options.rates) > 1:
+        scores = {key: benched.tried_rates(key) for key in first}
+        final = benched.final(sizes["test"], {key: best_rate(tried) for key, tried in scores.items()})
     _, failure = run_phases(final, False, "train", "judge")
-    run = RunDirectory(run_folder(final))
+    run = RunDirectory(run_folder(final.name))
     tried = {
         key: {f"{rate:g}": score if math.isfinite(score) else None for rate, score in by_rate.items()}
         for key, by_rate in scores.items()
@@ -103,29 +104,176 @@ def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False
     return report
 
 
-def _planned(
-    config: ExperimentConfig, options: BenchOptions, folder: Path, rates: Mapping[str, float]
-) -> tuple[ExperimentConfig, dict[str, int]]:
-    """The experiment of the table, whose plan is printed, and the sizes of the sets of rows, which are in `folder`."""
-    sizes = _write_rows(config, options, folder)
-    final = _final(config, options, folder, sizes["test"], rates)
-    _print_plan(final, options, len(rates), sizes)
-    return final, sizes
+@dataclass(frozen=True)
+class Bench:
+    """The experiments of a bench, whose sets of rows are in `folder`."""
+
+    config: ExperimentConfig
+    options: BenchOptions
+    folder: Path
+
+    def check(self) -> None:
+        """Refuse what the bench sets itself, and data that it cannot split."""
+        config, problems = self.config, Problems()
+        say_so = problems.found.append
+        trained = config.trained
+        if "mle" not in trained or trained["mle"].objective != "mle" or len(trained) + len(_arms(config.systems)) < 2:
+            say_so("bench: compares objectives with mle; name it and another in `objectives`, or adapters in `arm`")
+        if "base" in trained or "base" in _arms(config.systems):
+            say_so("bench: base is the untrained model's name; give that system another")
+        if any(system.seed is not None for system in trained.values()) or "seed" in config.train:
+            say_so("bench: sets the seeds itself; remove those of the config, and give their number as `seeds`")
+        if "learning_rate" in config.train or any(system.learning_rate for system in trained.values()):
+            say_so("bench: chooses each objective's learning rate; remove learning_rate, and give `rates`")
+        data, answers, defaults = config.data, config.answers, AnswerOptions()
+        if answers is None:
+            say_so("bench: compares answers; remove answers: null from the config")
+        set_here = {key: getattr(config, key) for key in ("comparisons", "continuations")}
+        set_here |= {f"data.{key}": getattr(data, key) for key in ("eval_files", "eval_fraction")}
+        for key in ("eval_set", "files", "limit", "cluster_column"):
+            set_here[f"answers.{key}"] = answers and getattr(answers, key) != getattr(defaults, key)
+        for key in ("temperature", "card_temperatures"):
+            changed = answers and getattr(answers.generation, key) != getattr(defaults.generation, key)
+            set_here[f"answers.generation.{key}"] = changed
+        if named := ", ".join(key for key, value in set_here.items() if value):
+            say_so(f"bench: sets {named} itself, by the rows that it tests (`testing`); remove it from the config")
+        if data.mixture or not (data.files or data.card):
+            one = "a mixture" if data.mixture else "none"
+            say_so(f"bench: splits the rows of one data set, not of {one}; set data.files")
+        problems.refuse()
+
+    def plan(self, rates: Mapping[str, float]) -> tuple[ExperimentConfig, dict[str, int]]:
+        """Split the rows and print what will be trained.
+
+        Returns:
+            The experiment of the table, and the sizes of the sets of rows.
+        """
+        options = self.options
+        sizes = self._write_rows()
+        final = self.final(sizes["test"], rates)
+        say(f"rows      {', '.join(f'{sizes[part]:,} to {part}' for part in PARTS)}")
+        listed = ", ".join(f"{rate:g}" for rate in options.rates)
+        if len(options.rates) > 1:
+            trainings = counted(len(rates) * len(options.rates), "training")
+            edge = "more where one at the edge is best"
+            say(f"rates     {trainings} with seed {CHOOSING_SEED} choose from {listed}; {edge}")
+        else:
+            say(f"rates     {listed} for every objective, not chosen: give several `rates` to choose")
+        say(f"table     {counted(len(final.trained), 'training')}: {', '.join(final.trained)}")
+        for name, paths in _arms(final.systems).items():
+            say(f"elsewhere {name}: {counted(len(paths), 'training')}, on rows that are not known: {', '.join(paths)}")
+        return final, sizes
+
+    def _write_rows(self) -> dict[str, int]:
+        """Split the rows into files of `folder`, those of the test also as prompts and as prefixes of samples."""
+        config, options, folder = self.config, self.options, self.folder
+        pairs = prompt_pairs(config.data)
+        sizes = {
+            "choose": options.choosing or min(300, len(pairs) // 10),
+            "test": options.testing or min(500, len(pairs) // 5),
+        }
+        sizes = {"train": len(pairs) - sum(sizes.values()), **sizes}
+        if min(sizes.values()) < 1 or sizes["test"] < 2:
+            raise InputError(
+                f"bench: {counted(len(pairs), 'different prompt')} with one answer each give {sizes['train']} rows to "
+                f"train, {sizes['choose']} to choose and {sizes['test']} to test; give more, or lower `choosing` and "
+                "`testing`"
+            )
+        sets = split(pairs, sizes, folder)
+        tokenizer = load_tokenizer(f"model {config.model.name}", model_path(config.model.name), config.model.revision)
+        rendering = config.data.rendering(RunDirectory(run_folder(config.name)).day)
+        rendering.prepare(tokenizer)
+        begin = tokenizer.bos_token if tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id] else None
+        lines = []
+        for pair in sets["test"]:
+            prompt = EvalPrompt(pair["instruction"], "").render(template_of(config.data))
+            text = prompt if isinstance(prompt, str) else rendering.render(tokenizer, prompt, prompt=True)
+            # The tokenizer writes its beginning-of-sequence token itself.
+            prefix = text.removeprefix(begin or "")
+            lines.append({"id": pair["instruction"], "prefix": prefix, "reference": pair["output"]})
+        write_atomically(folder / "test_prefixes.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        return {part: len(sets[part]) for part in PARTS}
+
+    def final(self, tested: int, rates: Mapping[str, float]) -> ExperimentConfig:
+        """The experiment of the table; `tested`: the rows that are scored, which the plan counts."""
+        config, options = self.config, self.options
+        content = self._with_rows()
+        answers = config.answers.model_dump(mode="json") if config.answers else {}
+        generation = answers["generation"]
+        sampling = {name: generation[name] for name in ("max_new_tokens", *EngineConfig.model_fields)}
+        sampling["min_new_tokens"] = 0
+        systems = {
+            key: {**system.model_dump(mode="json"), **({"learning_rate": rates[key]} if key in rates else {})}
+            for key, system in config.systems.items()
+            if not system.adapter
+        }
+        arms = _arms(config.systems)
+        evaluation = dict(content["evaluation"] or {})
+        texts = evaluation.get("texts") or {}
+        evaluation["texts"] = {
+            **texts,
+            "metrics": texts.get("metrics") or ["perplexity", "entropy", "rouge", "diversity"],
+        }
+        if options.tasks:
+            tasks = evaluation.get("tasks") or {}
+            evaluation["tasks"] = {**tasks, "names": [*dict.fromkeys([*tasks.get("names", []), *options.tasks])]}
+            if len(systems) == len(config.trained):
+                systems["base"] = {"objective": "none"}
+        content |= {
+            "systems": systems | {name: {"adapter": sources} for name, sources in arms.items()},
+            "seeds": list(range(1, options.seeds + 1)),
+            "answers": answers | {"files": [f"{self.folder}/test_prompts.json"], "limit": None},
+            "continuations": {"files": [f"{self.folder}/test_prefixes.jsonl"], "limit": tested, "generation": sampling},
+            "evaluation": evaluation,
+            "judges": [*content["judges"], *([{"card": options.judge}] if options.judge else [])],
+            "comparisons": [(key, "mle") for key in (*config.trained, *arms) if key != "mle"],
+        }
+        return make_config(content, [], "bench")
+
+    def tried_rates(self, key: str) -> dict[float, float]:
+        """Cross-entropy on the rows that choose, by rate; infinite where training failed."""
+
+        def score(rate: float) -> float:
+            candidate = self.candidate(key, rate)
+            try:
+                run_experiment(candidate, last="train")
+            except InputError:
+                raise
+            except InstructError as error:  # it diverged
+                say(f"note      {key} with {rate:g}: {error}")
+                return math.inf
+            return cross_entropy(RunDirectory(run_folder(candidate.name)), key)
+
+        return try_rates(self.options.rates, score)
+
+    def candidate(self, key: str, rate: float) -> ExperimentConfig:
+        """The training of one objective with one rate, evaluated on the rows that choose."""
+        system = {**self.config.trained[key].model_dump(mode="json"), "seed": CHOOSING_SEED, "learning_rate": rate}
+        content = self._with_rows() | {
+            "name": f"{self.config.name}-{key}-{rate:g}",
+            "systems": {key: system},
+            "answers": None,
+            "evaluation": None,
+            "judges": [],
+        }
+        return make_config(content, [], "bench")
+
+    def _with_rows(self) -> dict[str, Any]:
+        """The config with the rows that are split."""
+        config, folder = self.config, self.folder
+        files = {"files": [f"{folder}/train.jsonl"], "eval_files": [f"{folder}/choose.jsonl"]}
+        read = dict.fromkeys(("card", "limit", "documents", "on_bad_row"))  # what reads the rows, to split them
+        own = read | {"template": template_of(config.data), "eval_samples": 0}
+        return {**config.model_dump(mode="json"), "data": {**config.data.model_dump(mode="json"), **own, **files}}
 
 
-def _print_plan(final: ExperimentConfig, options: BenchOptions, objectives: int, sizes: dict[str, int]) -> None:
-    """What will be trained."""
-    rates = ", ".join(f"{rate:g}" for rate in options.rates)
-    trainings = objectives * len(options.rates) if len(options.rates) > 1 else 0
-    say(f"rows      {', '.join(f'{sizes[part]:,} to {part}' for part in PARTS)}")
-    if trainings:
-        edge = "more where one at the edge is best"
-        say(f"rates     {counted(trainings, 'training')} with seed {CHOOSING_SEED} choose from {rates}; {edge}")
-    else:
-        say(f"rates     {rates} for every objective, not chosen: give several `rates` to choose")
-    say(f"table     {counted(len(final.trained), 'training')}: {', '.join(final.trained)}")
-    for name, paths in _arms(final).items():
-        say(f"elsewhere {name}: {counted(len(paths), 'training')}, on rows that are not known: {', '.join(paths)}")
+def _arms(systems: Mapping[str, SystemOptions]) -> dict[str, list[str]]:
+    """What was trained elsewhere: by name the weights of each training."""
+    arms: dict[str, list[str]] = {}
+    for name, system in systems.items():
+        if system.adapter:
+            arms.setdefault(without_seed(name, system.seed), []).extend(system.adapter)
+    return arms
 
 
 def arms_as_systems(arms: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -160,67 +308,6 @@ def objectives_as_systems(
         raise InputError(f"`objectives`: {twice[0]} is given twice; remove one, or name systems in a config")
     own = systems or {}
     return {name: own.get(name, {"objective": objective}) for name, objective in zip(names, objectives, strict=True)}
-
-
-def _check(config: ExperimentConfig) -> None:
-    """Refuse what the bench sets itself, and data that it cannot split."""
-    problems = Problems()
-    say_so = problems.found.append
-    trained = config.trained
-    if "mle" not in trained or trained["mle"].objective != "mle" or len(trained) + len(_arms(config)) < 2:
-        say_so("bench: compares objectives with mle; name it and another in `objectives`, or adapters in `arm`")
-    if "base" in trained or "base" in _arms(config):
-        say_so("bench: base is the untrained model's name; give that system another")
-    if any(system.seed is not None for system in trained.values()) or "seed" in config.train:
-        say_so("bench: sets the seeds itself; remove those of the config, and give their number as `seeds`")
-    if "learning_rate" in config.train or any(system.learning_rate for system in trained.values()):
-        say_so("bench: chooses each objective's learning rate; remove learning_rate, and give `rates`")
-    data, answers, defaults = config.data, config.answers, AnswerOptions()
-    if answers is None:
-        say_so("bench: compares answers; remove answers: null from the config")
-    set_here = {key: getattr(config, key) for key in ("comparisons", "continuations")}
-    set_here |= {f"data.{key}": getattr(data, key) for key in ("eval_files", "eval_fraction")}
-    for key in ("eval_set", "files", "limit", "cluster_column"):
-        set_here[f"answers.{key}"] = answers and getattr(answers, key) != getattr(defaults, key)
-    for key in ("temperature", "card_temperatures"):
-        changed = answers and getattr(answers.generation, key) != getattr(defaults.generation, key)
-        set_here[f"answers.generation.{key}"] = changed
-    if named := ", ".join(key for key, value in set_here.items() if value):
-        say_so(f"bench: sets {named} itself, by the rows that it tests (`testing`); remove it from the config")
-    if data.mixture or not (data.files or data.card):
-        one = "a mixture" if data.mixture else "none"
-        say_so(f"bench: splits the rows of one data set, not of {one}; set data.files")
-    problems.refuse()
-
-
-def _write_rows(config: ExperimentConfig, options: BenchOptions, folder: Path) -> dict[str, int]:
-    """Split the rows into files of `folder`, those of the test also as prompts and as prefixes of samples."""
-    pairs = prompt_pairs(config.data)
-    sizes = {
-        "choose": options.choosing or min(300, len(pairs) // 10),
-        "test": options.testing or min(500, len(pairs) // 5),
-    }
-    sizes = {"train": len(pairs) - sum(sizes.values()), **sizes}
-    if min(sizes.values()) < 1 or sizes["test"] < 2:
-        raise InputError(
-            f"bench: {counted(len(pairs), 'different prompt')} with one answer each give {sizes['train']} rows to "
-            f"train, {sizes['choose']} to choose and {sizes['test']} to test; give more, or lower `choosing` and "
-            "`testing`"
-        )
-    sets = split(pairs, sizes, folder)
-    tokenizer = load_tokenizer(f"model {config.model.name}", model_path(config.model.name), config.model.revision)
-    rendering = config.data.rendering(RunDirectory(run_folder(config)).day)
-    rendering.prepare(tokenizer)
-    begin = tokenizer.bos_token if tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id] else None
-    lines = []
-    for pair in sets["test"]:
-        prompt = EvalPrompt(pair["instruction"], "").render(template_of(config.data))
-        text = prompt if isinstance(prompt, str) else rendering.render(tokenizer, prompt, prompt=True)
-        # The tokenizer writes its beginning-of-sequence token itself.
-        prefix = text.removeprefix(begin or "")
-        lines.append({"id": pair["instruction"], "prefix": prefix, "reference": pair["output"]})
-    write_atomically(folder / "test_prefixes.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-    return {part: len(sets[part]) for part in PARTS}
 
 
 def prompt_pairs(data: DataOptions) -> list[Pair]:
@@ -264,87 +351,6 @@ def split(pairs: Sequence[Pair], sizes: Mapping[str, int], folder: Path) -> dict
         write_atomically(folder / f"{part}.jsonl", "".join(json.dumps(pair) + "\n" for pair in own))
         write_atomically(folder / f"{part}_prompts.json", json.dumps(sets[part], indent=1))
     return sets
-
-
-def _candidate(config: ExperimentConfig, folder: Path, key: str, rate: float) -> ExperimentConfig:
-    """The training of one objective with one rate, evaluated on the rows that choose."""
-    system = {**config.trained[key].model_dump(mode="json"), "seed": CHOOSING_SEED, "learning_rate": rate}
-    content = _with_rows(config, folder) | {
-        "name": f"{config.name}-{key}-{rate:g}",
-        "systems": {key: system},
-        "answers": None,
-        "evaluation": None,
-        "judges": [],
-    }
-    return make_config(content, [], "bench")
-
-
-def _with_rows(config: ExperimentConfig, folder: Path) -> dict[str, Any]:
-    files = {"files": [f"{folder}/train.jsonl"], "eval_files": [f"{folder}/choose.jsonl"]}
-    read = dict.fromkeys(("card", "limit", "documents", "on_bad_row"))  # what reads the rows, to split them
-    own = read | {"template": template_of(config.data), "eval_samples": 0}
-    return {**config.model_dump(mode="json"), "data": {**config.data.model_dump(mode="json"), **own, **files}}
-
-
-def _final(
-    config: ExperimentConfig, options: BenchOptions, folder: Path, tested: int, rates: Mapping[str, float]
-) -> ExperimentConfig:
-    """The experiment of the table; `tested`: the rows that are scored, which the plan counts."""
-    content = _with_rows(config, folder)
-    answers = config.answers.model_dump(mode="json") if config.answers else {}
-    generation = answers["generation"]
-    sampling = {name: generation[name] for name in ("max_new_tokens", *EngineConfig.model_fields)}
-    sampling["min_new_tokens"] = 0
-    systems = {
-        key: {**system.model_dump(mode="json"), **({"learning_rate": rates[key]} if key in rates else {})}
-        for key, system in config.systems.items()
-        if not system.adapter
-    }
-    arms = _arms(config)
-    evaluation = dict(content["evaluation"] or {})
-    texts = evaluation.get("texts") or {}
-    evaluation["texts"] = {**texts, "metrics": texts.get("metrics") or ["perplexity", "entropy", "rouge", "diversity"]}
-    if options.tasks:
-        tasks = evaluation.get("tasks") or {}
-        evaluation["tasks"] = {**tasks, "names": [*dict.fromkeys([*tasks.get("names", []), *options.tasks])]}
-        if len(systems) == len(config.trained):
-            systems["base"] = {"objective": "none"}
-    content |= {
-        "systems": systems | {name: {"adapter": sources} for name, sources in arms.items()},
-        "seeds": list(range(1, options.seeds + 1)),
-        "answers": answers | {"files": [f"{folder}/test_prompts.json"], "limit": None},
-        "continuations": {"files": [f"{folder}/test_prefixes.jsonl"], "limit": tested, "generation": sampling},
-        "evaluation": evaluation,
-        "judges": [*content["judges"], *([{"card": options.judge}] if options.judge else [])],
-        "comparisons": [(key, "mle") for key in (*config.trained, *arms) if key != "mle"],
-    }
-    return make_config(content, [], "bench")
-
-
-def _arms(config: ExperimentConfig) -> dict[str, list[str]]:
-    """What was trained elsewhere: by name the weights of each training."""
-    arms: dict[str, list[str]] = {}
-    for name, system in config.systems.items():
-        if system.adapter:
-            arms.setdefault(without_seed(name, system.seed), []).extend(system.adapter)
-    return arms
-
-
-def _tried_rates(config: ExperimentConfig, folder: Path, key: str, rates: Sequence[float]) -> dict[float, float]:
-    """Cross-entropy on the rows that choose, by rate; infinite where training failed."""
-
-    def score(rate: float) -> float:
-        candidate = _candidate(config, folder, key, rate)
-        try:
-            run_experiment(candidate, last="train")
-        except InputError:
-            raise
-        except InstructError as error:  # it diverged
-            say(f"note      {key} with {rate:g}: {error}")
-            return math.inf
-        return cross_entropy(RunDirectory(run_folder(candidate)), key)
-
-    return try_rates(rates, score)
 
 
 def try_rates(

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 from instruct.analysis.clusters import repeats
 from instruct.base.errors import InputError
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
+from instruct.data.prefixes import PrefixSet
 from instruct.generation.continuations import config_prefixes
 from instruct.measuring.human_text import ON_HUMAN_TEXT, Matched, Predictors, match_controls, record_no_control
-from instruct.measuring.options import TextMetric
+from instruct.measuring.options import TextMetric, TextMetricOptions
 from instruct.measuring.predictions import HeldOut, read_held_out
 from instruct.measuring.sampled import (
     OF_CONTINUATIONS,
@@ -28,6 +28,7 @@ from instruct.phases.steps import Step
 from instruct.phases.systems import system_folders
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Metrics, metrics_path, read_metrics
+from instruct.training.options import SystemOptions
 
 
 class Evaluating(Step):
@@ -60,53 +61,47 @@ def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
     Raises:
         InputError: nothing to evaluate, a system that is not trained, texts that cannot be read.
     """
-    human = human_text(config)
-    wanted = _wanted(config, human, lacking_of_continuations(run))
+    options = config.text_metrics
+    measuring = predictors(config, run)
+    wanted = _wanted(options, measuring is not None, lacking_of_continuations(run))
     tasks = config.evaluation.tasks if config.evaluation else None
     if not wanted and not tasks:
         raise InputError(
             f"{run.folder / 'config.yaml'}: nothing to evaluate; name held-out text in "
             "evaluation.texts.held_out.files, or tasks in evaluation.tasks.names"
         )
-    if human:
-        _measure_on_human_text(config, run, human, wanted)
-    measure_continuations(config.text_metrics, run, [metric for metric in OF_CONTINUATIONS if metric in wanted])
+    if measuring:
+        metrics = [metric for metric in ON_HUMAN_TEXT if metric in wanted]
+        measuring.measure(metrics, {name: (name, 1.0) for name in config.systems})
+        if "distances" in metrics:
+            controls = match_temperatures(config, run, measuring, resampled=False)
+            matched = {name: (control.mle, control.temperature) for name, control in controls.items()}
+            measuring.measure([metric for metric in metrics if metric != "entropy"], matched)
+    measure_continuations(options, run, [metric for metric in OF_CONTINUATIONS if metric in wanted])
     if tasks:
         if config.cluster:
             say("note: tasks are asked on this machine, not on the cluster")
         rendering = config.data.rendering(run.day)
-        evaluate_tasks(tasks, run, config.model, system_folders(config, run), rendering)
+        evaluate_tasks(tasks, run, config.model, system_folders(config.systems, run), rendering)
     return read_metrics(run)
 
 
-def _measure_on_human_text(
-    config: ExperimentConfig, run: RunDirectory, human: HeldOut, wanted: list[TextMetric]
-) -> None:
-    """The systems, and with distances also the controls, which have their systems' entropy."""
-    metrics = [metric for metric in ON_HUMAN_TEXT if metric in wanted]
-    controls = match_temperatures(config, run, human, resampled=False) if "distances" in metrics else {}
-    measuring = predictors(config, run, human)
-    measuring.measure(metrics, {name: (name, 1.0) for name in config.systems})
-    matched = {name: (control.mle, control.temperature) for name, control in controls.items()}
-    measuring.measure([metric for metric in metrics if metric != "entropy"], matched)
-
-
 def _wanted(
-    config: ExperimentConfig, human: HeldOut | None, of_continuations: Mapping[OfContinuations, str]
+    options: TextMetricOptions, human_text: bool, of_continuations: Mapping[OfContinuations, str]
 ) -> list[TextMetric]:
     """The metrics to compute: those that the config names, else all that need nothing that it does not name.
 
     Args:
+        human_text: whether there is any.
         of_continuations: what metrics of continuations lack.
 
     Raises:
         InputError: a metric that it names lacks something.
     """
     lacking: dict[TextMetric, str] = {}
-    if human is None:
+    if not human_text:
         lacking |= dict.fromkeys(ON_HUMAN_TEXT, "human text; set evaluation.texts.held_out")
     lacking |= {name: of_continuations[name] for name in OF_CONTINUATIONS if name in of_continuations}
-    options = config.text_metrics
     if options.reference_model is None:
         names: tuple[TextMetric, ...] = ("distances", "oracle_perplexity")
         lacking |= dict.fromkeys(names, "a reference model; set evaluation.texts.reference_model")
@@ -155,17 +150,32 @@ def metrics_text(metrics: Metrics, run: RunDirectory) -> str:
     return "\n".join([*lines, f"metrics: {metrics_path(run)}"])
 
 
-def human_text(config: ExperimentConfig) -> HeldOut | None:
-    """The human text that models are compared on; None: the config names none.
+def predictors(config: ExperimentConfig, run: RunDirectory) -> Predictors | None:
+    """What predicts the human text that models are compared on; None: the config names none.
 
     Raises:
-        InputError: texts that cannot be read.
+        InputError: texts that cannot be read, or a system that is not trained.
     """
-    if config.text_metrics.held_out:
-        return read_held_out(config.text_metrics.held_out)
-    if config.continuations is None:
+    options, continuations = config.text_metrics, config.continuations
+    if options.held_out:
+        human = read_held_out(options.held_out)
+    elif continuations and (known := _references(config_prefixes(config.model, continuations))):
+        human = known
+    else:
         return None
-    prefixes = config_prefixes(config.model, config.continuations)
+    return Predictors(
+        run=run,
+        model=config.model,
+        folders=system_folders(config.systems, run),
+        mle=[name for name, system in config.systems.items() if system.objective == "mle"],
+        temperature=continuations.generation.temperature if continuations else 1.0,
+        human=human,
+        options=options,
+    )
+
+
+def _references(prefixes: PrefixSet) -> HeldOut | None:
+    """What people wrote after the prefixes, of those where it is known."""
     known = [prefix for prefix in prefixes.prefixes if prefix.reference]
     if not known:
         return None
@@ -180,86 +190,49 @@ def human_text(config: ExperimentConfig) -> HeldOut | None:
     )
 
 
-def predictors(config: ExperimentConfig, run: RunDirectory, human: HeldOut) -> Predictors:
-    """What predicts the human text.
-
-    Raises:
-        InputError: a system is not trained.
-    """
-    return Predictors(
-        run=run,
-        model=config.model,
-        folders=system_folders(config, run),
-        mle=[name for name, system in config.systems.items() if system.objective == "mle"],
-        temperature=_temperature(config),
-        human=human,
-        options=config.text_metrics,
-    )
-
-
-def _temperature(config: ExperimentConfig) -> float:
-    """The temperature that the systems' continuations are sampled at."""
-    return config.continuations.generation.temperature if config.continuations else 1.0
-
-
-def controls_of(config: ExperimentConfig) -> dict[str, str]:
+def controls_of(systems: Mapping[str, SystemOptions]) -> dict[str, str]:
     """The MLE system that each system with another objective is compared with: that of its seed, else the first."""
-    mle = {name: system for name, system in config.trained.items() if system.objective == "mle"}
+    mle = {name: system for name, system in systems.items() if system.objective == "mle"}
     pairs = {}
-    for name in _compared(config) if mle else ():
-        same = [other for other, options in mle.items() if options.seed == config.systems[name].seed]
+    for name in _compared(systems) if mle else ():
+        same = [other for other, options in mle.items() if options.seed == systems[name].seed]
         pairs[name] = (same or list(mle))[0]
     return pairs
 
 
-def _compared(config: ExperimentConfig) -> list[str]:
-    return [name for name, system in config.trained.items() if system.objective != "mle"] + [*config.elsewhere]
-
-
-def with_controls(config: ExperimentConfig, run: RunDirectory) -> dict[str, tuple[Path | None, float]]:
-    """What continues the prefixes: every system at the config's temperature, and each control at its own.
-
-    Raises:
-        InputError: as `match_temperatures`.
-    """
-    folders, temperature = system_folders(config, run), _temperature(config)
-    controls = match_temperatures(config, run, human_text(config))
-    sampled = {name: (folder, temperature) for name, folder in folders.items()}
-    return sampled | {name: (folders[control.mle], control.temperature) for name, control in controls.items()}
+def _compared(systems: Mapping[str, SystemOptions]) -> list[str]:
+    """The systems that were trained, here or elsewhere, with another objective than MLE."""
+    return [name for name, system in systems.items() if system.adapter or system.objective not in ("mle", "none")]
 
 
 def match_temperatures(
-    config: ExperimentConfig, run: RunDirectory, human: HeldOut | None, resampled: bool = True
+    config: ExperimentConfig, run: RunDirectory, measuring: Predictors | None, resampled: bool = True
 ) -> dict[str, Matched]:
     """The controls of a run by their names, see `match_controls`; why a system has none is in metrics.json, too.
 
     Args:
-        human: text that entropies are measured on; None: there is none.
+        measuring: see `predictors`.
 
     Raises:
-        InputError: a system is not trained, or a control was sampled at another temperature.
+        InputError: a control was sampled at another temperature.
     """
-    compared = _compared(config)
-    problem = _problem(config, human)
-    if problem is None and human is not None:
-        return match_controls(predictors(config, run, human), controls_of(config), resampled)
+    generation = config.continuations.generation if config.continuations else None
+    controls = controls_of(config.systems)
+    if not config.text_metrics.matched_temperature:
+        problem = "evaluation.texts.matched_temperature is false"
+    elif generation and generation.temperature == 0:
+        problem = "the systems decode greedily"
+    elif generation and generation.engine == "server":
+        problem = "a server has the systems, so their entropies cannot be measured here"
+    elif not controls:
+        problem = "no system has the objective mle"
+    elif measuring is None:
+        problem = "there is no human text to measure entropies on; set evaluation.texts.held_out"
+    else:
+        return match_controls(measuring, controls, resampled)
+    compared = _compared(config.systems)
     for name in compared:
-        record_no_control(run, name, problem or "")
+        record_no_control(run, name, problem)
     if compared:
         say(f"note: no matched-temperature control: {problem}")
     return {}
-
-
-def _problem(config: ExperimentConfig, human: HeldOut | None) -> str | None:
-    """Why a run has no controls."""
-    if not config.text_metrics.matched_temperature:
-        return "evaluation.texts.matched_temperature is false"
-    if _temperature(config) == 0:
-        return "the systems decode greedily"
-    if config.continuations and config.continuations.generation.engine == "server":
-        return "a server has the systems, so their entropies cannot be measured here"
-    if not controls_of(config):
-        return "no system has the objective mle"
-    if human is None:
-        return "there is no human text to measure entropies on; set evaluation.texts.held_out"
-    return None

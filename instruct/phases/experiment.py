@@ -71,8 +71,8 @@ def run_phases(
     from instruct.reporting.report import print_written, written_report
 
     config = settle_dtype(config)
-    phases, steps = _phases(first, last, run_folder(config)), steps_of(config, mode)
-    read = check_steps(steps, RunDirectory(run_folder(config)), phases, redo)
+    phases, steps = _phases(first, last, run_folder(config.name)), steps_of(config, mode)
+    read = check_steps(steps, RunDirectory(run_folder(config.name)), phases, redo)
     if dry_run:
         return None, None
     run = open_run(config, redo)
@@ -108,9 +108,9 @@ def _phases(first: str, last: str, folder: Path) -> tuple[str, ...]:
     return phases
 
 
-def run_folder(config: ExperimentConfig) -> Path:
+def run_folder(name: str) -> Path:
     """The directory of an experiment's run."""
-    return Path("runs") / config.name
+    return Path("runs") / name
 
 
 def settle_dtype(config: ExperimentConfig) -> ExperimentConfig:
@@ -123,7 +123,7 @@ def settle_dtype(config: ExperimentConfig) -> ExperimentConfig:
     """
     if config.model.dtype != "auto" or find_spec("torch") is None:
         return config
-    run = RunDirectory(run_folder(config))
+    run = RunDirectory(run_folder(config.name))
     begun = run.config().get("model") if (run.folder / "config.yaml").is_file() else None
     if begun and "dtype" in begun:
         return config.computing_in(begun["dtype"])
@@ -146,10 +146,10 @@ def open_run(config: ExperimentConfig, redo: Collection[str] = ()) -> RunDirecto
     """
     from instruct.training.processes import from_main
 
-    run = RunDirectory(run_folder(config))
+    run = RunDirectory(run_folder(config.name))
 
     def start() -> str:
-        start_or_continue(run, config, steps_of(config), redo)
+        start_or_continue(run, config.model_dump(mode="json"), steps_of(config), redo)
         return str(run.manifest()["created"])
 
     run.join(from_main(start))

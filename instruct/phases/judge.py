@@ -14,10 +14,10 @@ from typing import Any, Literal
 from instruct.base.cards import validated
 from instruct.base.errors import InputError, InstructError, Problems, counted
 from instruct.base.output import say
-from instruct.config import ExperimentConfig
 from instruct.data.evaluation import AnswerForm
 from instruct.engines.base import likely_tokens
 from instruct.generation.answers import evaluation_set
+from instruct.generation.options import AnswerOptions
 from instruct.judging.answer_files import GivenAnswers, run_of_answers
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
@@ -71,7 +71,8 @@ class Judging(Step):
             say(f"judge     {card.name} ({card.model}), {shown}, {comparisons}")
             if judge.costs_money and "answer" in phases:
                 with contextlib.suppress(InputError):  # the answer phase says what is wrong with the prompts
-                    say(f"  {_estimate(self.config, judge).words()}; answers of {ANSWER_TOKENS} tokens are assumed")
+                    estimate = _estimate(judge, options.comparisons or self.config.compared, self.config.answers)
+                    say(f"  {estimate.words()}; answers of {ANSWER_TOKENS} tokens are assumed")
         if now and not judges and self.config.answers:
             say("judge     none: add one under judges, or run `instruct judge` afterwards")
         return judges
@@ -86,13 +87,13 @@ class Judging(Step):
         return judge_run(run, read, self.config.compared, self.mode)
 
 
-def _estimate(config: ExperimentConfig, judge: Judge) -> JudgingEstimate:
+def _estimate(judge: Judge, compared: Sequence[tuple[str, str]], answers: AnswerOptions | None) -> JudgingEstimate:
     """What asking a judge about all answers will take, before they are written."""
-    card, compared = judge.card, judge.options.comparisons or config.compared
+    card = judge.card
     orders = 2 if judge.orders == "both" else 1
     texts = len({name for pair in compared for name in pair}) if card.rates_alone else len(compared) * orders
     beside = INSTRUCTION_TOKENS + ANSWER_TOKENS * (1 if card.rates_alone else 2)
-    prompts = evaluation_set(config.answers).prompts if config.answers else []
+    prompts = evaluation_set(answers).prompts if answers else []
     likely = [beside + likely_tokens(prompt.instruction) for prompt in prompts] * texts
     return estimate_of(likely, card.decoding.most_tokens(card.context_length), judge.price)
 

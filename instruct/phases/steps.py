@@ -148,11 +148,12 @@ def _value(value: Any) -> str:
 
 
 def start_or_continue(
-    run: RunDirectory, config: ExperimentConfig, steps: Iterable[Step], redo: Collection[str] = ()
+    run: RunDirectory, content: dict[str, Any], steps: Iterable[Step], redo: Collection[str] = ()
 ) -> None:
     """Create the run directory, or continue the run that is there, whose config.yaml becomes this config.
 
     Args:
+        content: the config's.
         steps: those of the config.
         redo: records of finished ones to make again, as in `refusals`.
 
@@ -162,7 +163,6 @@ def start_or_continue(
     """
     if reasons := refusals(run, steps, redo):
         raise InputErrors(reasons)
-    content = config.model_dump(mode="json")
     if (run.folder / "config.yaml").is_file():
         for words in changed_options(run.config(), content):
             say(f"changed   {words}")

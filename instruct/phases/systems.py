@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,28 +10,30 @@ from instruct.base.errors import InputError, Problems, one_line
 from instruct.base.files import sha256_of
 from instruct.base.models import ModelOptions, hub_id, model_path
 from instruct.base.output import say, warn
-from instruct.config import ExperimentConfig
 from instruct.run.directory import RunDirectory
+from instruct.training.options import SystemOptions, trained_elsewhere
 
 
-def system_folders(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path | None]:
-    """The folder of each system's adapter or whole model; None: the untrained base.
+def system_folders(systems: Mapping[str, SystemOptions], run: RunDirectory) -> dict[str, Path | None]:
+    """The folder of the adapter or whole model of each of a run's systems; None: the untrained base.
 
     Raises:
         InputError: there is no system, or one is not trained yet.
     """
-    if not config.systems:
+    if not systems:
         raise InputError(f"{run.folder / 'config.yaml'}: has no systems; add one under systems")
     folders: dict[str, Path | None] = {}
-    elsewhere = config.elsewhere
-    for name in config.systems:
+    elsewhere = trained_elsewhere(systems)
+    for name, system in systems.items():
         if name in elsewhere:
             folders[name] = weights_folder(name, elsewhere[name])
-            continue
-        folder = run.adapters / name if name in config.trained else None
-        if folder and not any(folder.glob("*.safetensors")):
-            raise InputError(f"{folder}: no trained weights; train first: instruct train {run.folder / 'config.yaml'}")
-        folders[name] = folder
+        elif system.objective == "none":
+            folders[name] = None
+        else:
+            folders[name] = folder = run.adapters / name
+            if not any(folder.glob("*.safetensors")):
+                config = run.folder / "config.yaml"
+                raise InputError(f"{folder}: no trained weights; train first: instruct train {config}")
     return folders
 
 
@@ -59,20 +62,20 @@ def weights_folder(name: str, source: str) -> Path:
         ) from error
 
 
-def check_elsewhere(config: ExperimentConfig) -> None:
+def check_elsewhere(systems: Mapping[str, SystemOptions], model: ModelOptions) -> None:
     """Refuse weights from elsewhere that do not fit the model that all systems begin with.
 
     Raises:
         InputErrors: they are not there, are another model's, or need other words.
     """
-    problems = Problems()
+    problems, elsewhere = Problems(), trained_elsewhere(systems)
     trainings: dict[str, str] = {}
-    for name, source in config.elsewhere.items():
+    for name, source in elsewhere.items():
         subject = f"system {name}: {one_line(source, 200)}"
         with problems.collected():
             try:
                 folder = weights_folder(name, source)
-                _check_fits(folder, config.model, subject)
+                _check_fits(folder, model, subject)
                 same = trainings.setdefault(_identity(folder), name)
                 if same != name:
                     raise InputError(f"{subject}: has the weights of system {same}; name each training once")
@@ -81,11 +84,11 @@ def check_elsewhere(config: ExperimentConfig) -> None:
             except Exception as error:  # whatever PEFT, transformers or its tokenizers make of it
                 reason = one_line(f"{type(error).__name__}: {error}", 200)
                 raise InputError(
-                    f"{subject}: cannot be loaded on {config.model.name} ({reason}); give its own base as `model`"
+                    f"{subject}: cannot be loaded on {model.name} ({reason}); give its own base as `model`"
                 ) from None
     problems.refuse()
-    if config.elsewhere:
-        names = ", ".join(f"{name} ({one_line(source, 200)})" for name, source in config.elsewhere.items())
+    if elsewhere:
+        names = ", ".join(f"{name} ({one_line(source, 200)})" for name, source in elsewhere.items())
         say(f"elsewhere {names}: trained on rows that are not known, which may be among the prompts")
 
 
@@ -129,7 +132,7 @@ def _identity(folder: Path) -> str:
     return adapter_identity(folder) if is_adapter(folder) else model_identity(str(folder), None)
 
 
-def weights_identity(config: ExperimentConfig, run: RunDirectory, folder: Path | None, engine: str) -> str:
+def weights_identity(model: ModelOptions, run: RunDirectory, folder: Path | None, engine: str) -> str:
     """What identifies a system: a hash of its weights; of the base its hub id and commit, or its name on a server.
 
     Args:
@@ -148,9 +151,9 @@ def weights_identity(config: ExperimentConfig, run: RunDirectory, folder: Path |
         check_weights(run, folder.name)
         return sha256_of(min(folder.glob("*.safetensors")))
     if engine == "server":
-        return config.model.name
-    path = model_path(config.model.name)
-    return model_identity(path, check_model(path, config.model.revision))
+        return model.name
+    path = model_path(model.name)
+    return model_identity(path, check_model(path, model.revision))
 
 
 def warn_of_changed_files(run: RunDirectory) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
 
@@ -248,18 +249,18 @@ class TrainingOptions(Options):
         """The systems that are trained here: all but the untrained base (`objective: none`) and adapters."""
         return {name: system for name, system in self.systems.items() if system.objective != "none"}
 
-    @property
-    def elsewhere(self) -> dict[str, str]:
-        """The systems that were trained elsewhere, with where their weights are.
 
-        Raises:
-            InputError: one was given several adapters after the config was made, which names it once for each.
-        """
-        sources = {name: system.adapter for name, system in self.systems.items() if system.adapter}
-        for name, adapters in sources.items():
-            if len(adapters) > 1:
-                raise InputError(
-                    f"system {name}: has {len(adapters)} adapters and is one training; give them to make_config, or "
-                    "one to each of several systems"
-                )
-        return {name: adapters[0] for name, adapters in sources.items()}
+def trained_elsewhere(systems: Mapping[str, SystemOptions]) -> dict[str, str]:
+    """The systems that were trained elsewhere, with where their weights are.
+
+    Raises:
+        InputError: one was given several adapters after the config was made, which names it once for each.
+    """
+    sources = {name: system.adapter for name, system in systems.items() if system.adapter}
+    for name, adapters in sources.items():
+        if len(adapters) > 1:
+            raise InputError(
+                f"system {name}: has {len(adapters)} adapters and is one training; give them to make_config, or "
+                "one to each of several systems"
+            )
+    return {name: adapters[0] for name, adapters in sources.items()}

@@ -129,5 +129,5 @@ def test_every_gpu_config_passes_preflight_with_the_hardware_it_names(
         batch = config.train["per_device_train_batch_size"] * config.train["gradient_accumulation_steps"]
         assert batch * gpus == 128
         monkeypatch.setattr("instruct.phases.train.available_gib", lambda: 0.5 * size * 1e9 / GIB)
-        with pytest.raises(InputError, match=rf"config {config.name}: training needs about"):
+        with pytest.raises(InputError, match="training needs about"):
             check_training(config, tmp_path / "run")

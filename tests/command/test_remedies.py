@@ -111,7 +111,7 @@ def test_a_config_for_a_gpu_names_the_one_for_a_cpu(instruct, monkeypatch):
     for name in ("continual_llama-7b", "open_ended_ptb"):  # as recipes call their runs
         small = f"{name.rpartition('_')[0]}_smollm2"
         with pytest.raises(InputError, match=f"`instruct run {small}` is this experiment for a CPU"):
-            check_gpu(load_config("evol_emo").model_copy(update={"name": name}))
+            check_gpu(name, needs_gpu=True, use_cpu=False)
 
 
 def test_a_model_that_a_recipe_makes_names_the_recipe(instruct, tmp_path, monkeypatch):

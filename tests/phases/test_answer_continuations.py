@@ -13,8 +13,7 @@ import yaml
 from instruct.base.errors import InputError
 from instruct.config import load_config
 from instruct.engines.server import ATTEMPTS
-from instruct.generation import continuations
-from instruct.generation.continuations import read_continuations
+from instruct.generation.continuations import continue_texts, read_continuations
 
 LINES = [
     "It was a dark and stormy night.",
@@ -76,13 +75,13 @@ def test_minutes_of_systems_that_are_continued_together_count_once(experiment, i
     clock = SimpleNamespace(monotonic=lambda: now[0], process_time=lambda: now[0])
     now = [0.0]
     monkeypatch.setattr("instruct.run.directory.time", clock)
-    asked = continuations.continue_texts
+    asked = continue_texts
 
     def slowly(*arguments: Any) -> Any:
         now[0] += 120
         return asked(*arguments)
 
-    monkeypatch.setattr(continuations, "continue_texts", slowly)
+    monkeypatch.setattr("instruct.phases.answer.continue_texts", slowly)
     experiment["systems"]["again"] = {"objective": "none"}
     assert instruct("generate", write(experiment))[0] == 0
     steps = json.loads(Path("runs/mine/manifest.json").read_text())["steps"]
@@ -117,16 +116,12 @@ def test_a_config_without_answers_has_none_when_it_is_read_again(experiment) -> 
     ("changes", "message"),
     [
         ({"files": None}, "names no corpus; set card (see `instruct list data`) or files"),
-        ({"files": ["latin.txt"]}, "line 1: is not UTF-8 text; save the file as UTF-8"),
         ({"min_words": 60}, "no text is left to cut of 4 rows (1 blank, 3 shorter than 60 words)"),
-        ({"card": "starter"}, "card starter: is a training set; name a corpus to continue instead"),
-        ({"seeds": [1, 1]}, "a seed is given twice"),
         ({"continuation": None}, "has no length; set continuations.continuation, such as 80 words"),
         ({"generation": {"engine": "transformers", "max_new_tokens": 9000}}, "hold prefix and continuation"),
     ],
 )
 def test_a_wrong_corpus_is_refused_in_one_line(experiment, instruct, changes: dict[str, Any], message: str) -> None:
-    Path("latin.txt").write_bytes("Die Größe der Wohnung".encode("latin-1"))
     experiment["continuations"] |= changes
     code, _, err = instruct("generate", write(experiment))
     assert code == 2

@@ -24,13 +24,22 @@ from instruct.data.options import DataOptions
 from instruct.generation.options import AnswerOptions, EngineConfig, GenerationConfig
 from instruct.judging.options import JudgeOptions
 from instruct.measuring.options import TaskOptions, TextMetricOptions
-from instruct.phases import bench as benches
-from instruct.phases.bench import BenchOptions, bench, best_rate, beyond, objectives_as_systems, prompt_pairs, split
+from instruct.phases.bench import (
+    Bench,
+    BenchOptions,
+    bench,
+    best_rate,
+    beyond,
+    objectives_as_systems,
+    prompt_pairs,
+    split,
+    try_rates,
+)
 from instruct.phases.systems import check_elsewhere, system_folders
 from instruct.reporting.bench import GIB, GREEDY, OBJECTIVES
 from instruct.reporting.text import finding
 from instruct.run.directory import RunDirectory
-from instruct.training.options import SystemOptions
+from instruct.training.options import SystemOptions, trained_elsewhere
 
 ROOT = Path(__file__).parents[2]
 PARSER = make_parser()
@@ -80,7 +89,7 @@ def test_rates_are_extended_at_the_edge_alone():
     rates = [1e-4, 3e-4, 1e-3]
     assert [beyond(best, rates) for best in (3e-4, 1e-4, 1e-3)] == [None, 3e-5, 3e-3]
     assert beyond(1e-2, [*rates, 3e-3, 1e-2], (1e-5, 1e-2)) is None
-    tried = benches.try_rates(rates, lambda rate: abs(math.log(rate / 2e-5)))
+    tried = try_rates(rates, lambda rate: abs(math.log(rate / 2e-5)))
     assert list(tried) == [1e-5, 3e-5, 1e-4, 3e-4, 1e-3]
     assert best_rate(tried) == 3e-5
     assert best_rate({1e-4: math.nan, 3e-4: math.inf, 1e-3: 2.0}) == 1e-3
@@ -93,14 +102,11 @@ def test_rates_are_extended_at_the_edge_alone():
             {"systems": {"dft": {"objective": "dft"}}},
             "compares objectives with mle; name it and another in `objectives`",
         ),
-        ({"seeds": [1, 2]}, "sets the seeds itself; remove those of the config, and give their number as `seeds`"),
-        ({"train": {"learning_rate": 1e-4}}, "chooses each objective's learning rate"),
-        ({"comparisons": [["dft", "mle"]]}, "sets comparisons itself, by the rows that it tests"),
         ({"answers": None}, "compares answers; remove answers: null"),
         ({"data": {"card": None}}, "splits the rows of one data set, not of none; set data.files"),
     ],
 )
-def test_what_the_bench_sets_itself_is_refused(tmp_path, more, message):
+def test_a_config_that_a_bench_cannot_compare_is_refused(tmp_path, more, message):
     with pytest.raises(InputError, match=re.escape(message)):
         bench(config_of(rows_file(tmp_path, 4), **more), BenchOptions(), dry_run=True)
 
@@ -203,10 +209,10 @@ def test_every_key_reaches_what_is_trained_and_compared_or_is_refused_by_name(tm
     refusal = ""
     try:
         config = bench_config(parse_arguments(PARSER, call), ["mle", "dft"])
-        benches._check(config)
+        Bench(config, BenchOptions(), Path("rows")).check()
         rates = dict.fromkeys(["mle", "dft"], 1e-3)
-        final = benches._final(config, BenchOptions(), Path("rows"), 9, rates).model_dump(mode="json")
-        candidate = benches._candidate(config, Path("rows"), "dft", 1e-3).model_dump(mode="json")
+        final = Bench(config, BenchOptions(), Path("rows")).final(9, rates).model_dump(mode="json")
+        candidate = Bench(config, BenchOptions(), Path("rows")).candidate("dft", 1e-3).model_dump(mode="json")
     except InputError as error:
         refusal = str(error)
     if refusal:
@@ -241,20 +247,14 @@ def test_rows_are_read_as_the_config_says(tmp_path):
         prompt_pairs(config_of(file, data={"files": [file]}).data)
 
 
-@pytest.mark.parametrize("key", ["objectives", "rates", "choosing", "testing", "tasks", "judge"])
-def test_an_option_of_the_command_alone_is_refused_in_a_file(key):
-    with pytest.raises(InputError, match=key):
-        config_of("d.jsonl", **{key: 1})
-
-
 def test_arms_are_systems_and_several_are_their_seeds(tmp_path):
     (tmp_path / "b.yaml").write_text(yaml.safe_dump({"name": "b", "systems": {"sdft": {"adapter": ["x", "y"]}}}))
     call = ["bench", str(tmp_path / "b.yaml"), "--objectives", "mle,dft", "--arm", "gold=a,b", "--arm", "gold=c"]
     config = bench_config(parse_arguments(PARSER, [*call, "--arm", "ssd=user/ssd@v1"]), ["mle", "dft"])
     sources = {"sdft-seed1": "x", "sdft-seed2": "y", "gold-seed1": "a", "gold-seed2": "b", "gold-seed3": "c"}
-    assert config.elsewhere == sources | {"ssd": "user/ssd@v1"}
-    final = benches._final(config, BenchOptions(seeds=2, tasks=["sst2"]), Path("rows"), 9, {"mle": 1.0, "dft": 1.0})
-    assert final.elsewhere == config.elsewhere
+    assert trained_elsewhere(config.systems) == sources | {"ssd": "user/ssd@v1"}
+    final = Bench(config, BenchOptions(seeds=2, tasks=["sst2"]), Path("rows")).final(9, {"mle": 1.0, "dft": 1.0})
+    assert trained_elsewhere(final.systems) == trained_elsewhere(config.systems)
     assert {"base", "mle-seed2"} <= {*final.systems}
     pairs = [("gold-seed1", "mle-seed1"), ("gold-seed2", "mle-seed2"), ("ssd", "mle-seed1"), ("ssd", "mle-seed2")]
     assert [pair for pair in final.comparisons if pair[0].startswith(("gold", "ssd"))] == pairs
@@ -263,10 +263,10 @@ def test_arms_are_systems_and_several_are_their_seeds(tmp_path):
 def test_every_training_of_an_arm_that_python_names_is_one(tmp_path):
     config = make_config({"name": "b", "systems": {"mle": {"objective": "mle"}}}, [], "b")
     config.systems |= {"mle_half": SystemOptions(objective="none", adapter=["a", "b"])}
-    final = benches._final(config, BenchOptions(seeds=2), Path("rows"), 9, {"mle": 1.0})
-    assert final.elsewhere == {"mle_half-seed1": "a", "mle_half-seed2": "b"}
+    final = Bench(config, BenchOptions(seeds=2), Path("rows")).final(9, {"mle": 1.0})
+    assert trained_elsewhere(final.systems) == {"mle_half-seed1": "a", "mle_half-seed2": "b"}
     with pytest.raises(InputError, match="system mle_half: has 2 adapters and is one training"):
-        system_folders(config, RunDirectory(tmp_path / "run"))
+        system_folders(config.systems, RunDirectory(tmp_path / "run"))
 
 
 @pytest.mark.parametrize(
@@ -320,19 +320,20 @@ def test_weights_of_another_model_are_refused_before_anything_is_trained(
         "damaged": ("damaged", "cannot be loaded on"),
     }
     systems = {"mle": {"objective": "mle"}} | {name: {"adapter": path} for name, (path, _) in wrong.items()}
+    model = ModelOptions(name=str(tiny_model))
     with pytest.raises(InputErrors) as refused:
-        check_elsewhere(config_of("d.jsonl", systems=systems, model={"name": str(tiny_model)}))
+        check_elsewhere(config_of("d.jsonl", systems=systems).systems, model)
     for problem, (name, (_, message)) in zip(refused.value.problems, wrong.items(), strict=True):
         assert problem.startswith(f"system {name}: ")
         assert re.search(message, problem)
     right = {"a": {"adapter": str(tiny_adapters["emo"])}, "far": {"adapter": "far"}, "b": {"adapter": str(tiny_model)}}
-    check_elsewhere(config_of("d.jsonl", systems=right, model={"name": str(tiny_model)}))
+    check_elsewhere(config_of("d.jsonl", systems=right).systems, model)
     assert "trained on rows that are not known, which may be among the prompts" in printed.readouterr().out
     shutil.copytree("far", "again")
     Path("link").symlink_to("far")
     seeds = {"gold": {"adapter": ["./far", "link"]}, "silver": {"adapter": "again"}}
     with pytest.raises(InputErrors) as refused:
-        check_elsewhere(config_of("d.jsonl", systems=seeds, model={"name": str(tiny_model)}))
+        check_elsewhere(config_of("d.jsonl", systems=seeds).systems, model)
     assert [problem.partition(": has ")[2].partition(";")[0] for problem in refused.value.problems] == [
         "the weights of system gold-seed1"
     ] * 2
@@ -360,22 +361,13 @@ def test_arms_are_measured_beside_objectives(tmp_path, monkeypatch, instruct, ti
     assert systems >= {"mle", "gold", "v", "mle-matched-gold"}
 
 
-def test_objectives_are_named_like_their_class():
-    assert objectives_as_systems(["mle", "my.py:Mine"]) == {
-        "mle": {"objective": "mle"},
-        "Mine": {"objective": "my.py:Mine"},
-    }
-    with pytest.raises(InputError, match="Mine is given twice"):
-        objectives_as_systems(["a.py:Mine", "b.py:Mine"])
-
-
 def test_rows_that_choose_a_rate_are_in_no_set_that_is_scored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = {"texts": {"matched_temperature": False}}
     config = config_of(rows_file(tmp_path, 60), judges=[{"card": "smollm2_score"}], evaluation=texts)
     folder, rates = Path("rows"), {"mle": 1e-4, "dft": 3e-4}
-    candidate = benches._candidate(config, folder, "dft", 3e-4)
-    final = benches._final(config, BenchOptions(tasks=["sst2"]), folder, 12, rates)
+    candidate = Bench(config, BenchOptions(), folder).candidate("dft", 3e-4)
+    final = Bench(config, BenchOptions(tasks=["sst2"]), folder).final(12, rates)
     assert candidate.data.eval_files == ["rows/choose.jsonl"]
     assert (candidate.trained["dft"].seed, candidate.answers, candidate.judges) == (0, None, [])
     seeds = {name: (system.seed, system.learning_rate) for name, system in final.trained.items()}

@@ -12,12 +12,12 @@ from instruct.engines.forward import open_model
 from instruct.generation.continuations import read_continuations
 from instruct.measuring.human_text import CURVE, Matched
 from instruct.measuring.predictions import TOLERANCE, Reading, mean_entropies
-from instruct.phases.evaluate import controls_of, evaluate_run, human_text, match_temperatures
+from instruct.phases.evaluate import controls_of, evaluate_run, match_temperatures, predictors
 from instruct.reporting.report import build_report
 from instruct.run.consent import agree
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics
-from instruct.training.options import control_name
+from instruct.training.options import SystemOptions, control_name
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def no_control(run: RunDirectory) -> str | None:
 
 
 def test_the_control_has_the_entropy_of_the_system_that_it_is_compared_with(config, run, tiny_adapters):
-    human = human_text(config)
-    found = match_temperatures(config, run, human)
+    measuring = predictors(config, run)
+    found = match_temperatures(config, run, measuring)
     (control,) = found.values()
     assert list(found) == [control_name("emo")]
     assert (control.mle, control.system, control.system_temperature) == ("mle", "emo", 1.0)
@@ -64,7 +64,7 @@ def test_the_control_has_the_entropy_of_the_system_that_it_is_compared_with(conf
         ("mle", control.temperature, control.entropy),
     ):
         model = open_model(config.model, tiny_adapters[name])
-        (measured,) = mean_entropies(Reading(model, human, 1024), [temperature])
+        (measured,) = mean_entropies(Reading(model, measuring.human, 1024), [temperature])
         assert measured == pytest.approx(expected, abs=1e-6)
     assert abs(control.entropy - control.system_entropy) <= TOLERANCE
     assert control.temperature != 1
@@ -78,13 +78,14 @@ def test_temperatures_are_matched_again_only_if_the_text_changes(config, run):
     def records() -> dict[str, str]:
         return {name: record["inputs"]["texts"] for name, record in run.manifest()["steps"].items()}
 
-    first = match_temperatures(config, run, human_text(config))
+    first = match_temperatures(config, run, predictors(config, run))
     steps = run.manifest_path.read_bytes()
-    assert match_temperatures(config, run, human_text(config)) == first
+    assert match_temperatures(config, run, predictors(config, run)) == first
     assert run.manifest_path.read_bytes() == steps
     before = records()
-    human = dataclasses.replace(human_text(config), texts=["Another text.", "And more of it."])
-    assert match_temperatures(config, run, human) != first
+    measuring = predictors(config, run)
+    human = dataclasses.replace(measuring.human, texts=["Another text.", "And more of it."])
+    assert match_temperatures(config, run, dataclasses.replace(measuring, human=human)) != first
     assert all(records()[name] != before[name] for name in before)
 
 
@@ -98,7 +99,7 @@ def test_temperatures_are_matched_again_only_if_the_text_changes(config, run):
 )
 def test_a_missing_control_is_recorded_with_its_reason(config, run, flags, reason, printed):
     changed = make_config(config.model_dump(mode="json"), flags, "test")
-    assert match_temperatures(changed, run, human_text(changed)) == {}
+    assert match_temperatures(changed, run, predictors(changed, run)) == {}
     assert no_control(run).startswith(reason)
     assert f"note: no matched-temperature control: {reason}" in printed.readouterr().out
 
@@ -112,7 +113,7 @@ def test_a_system_whose_entropy_no_temperature_has_is_named_and_the_others_are_m
     monkeypatch.setattr("instruct.measuring.predictions._FIRST", (1.0, 1.01))
     monkeypatch.setattr("instruct.measuring.predictions.TOLERANCE", 1e-9)
     for _ in range(2):  # the second time from what was recorded
-        assert match_temperatures(config, run, human_text(config)) == {}
+        assert match_temperatures(config, run, predictors(config, run)) == {}
         assert "nats is that of mle at no temperature between" in no_control(run)
     assert "no control of emo: its entropy of" in caplog.text
 
@@ -120,16 +121,20 @@ def test_a_system_whose_entropy_no_temperature_has_is_named_and_the_others_are_m
 def test_a_control_made_later_replaces_the_reason_why_there_was_none(config, run):
     match_temperatures(config, run, None)
     assert no_control(run)
-    match_temperatures(config, run, human_text(config))
+    match_temperatures(config, run, predictors(config, run))
     assert no_control(run) is None
 
 
 def test_the_control_is_of_the_same_seed(config):
     content = {**config.model_dump(mode="json"), "seeds": [1, 2]}
-    found = controls_of(make_config(content, [], "test"))
+    found = controls_of(make_config(content, [], "test").systems)
     assert found == {"emo-seed1": "mle-seed1", "emo-seed2": "mle-seed2"}
-    mixed = {"mle": {"objective": "mle"}, "emo": {"objective": "emo", "seed": 5}, "base": {"objective": "none"}}
-    assert controls_of(make_config({**config.model_dump(mode="json"), "systems": mixed}, [], "test")) == {"emo": "mle"}
+    mixed = {
+        "mle": SystemOptions(objective="mle"),
+        "emo": SystemOptions(objective="emo", seed=5),
+        "base": SystemOptions(objective="none"),
+    }
+    assert controls_of(mixed) == {"emo": "mle"}
 
 
 @pytest.mark.slow

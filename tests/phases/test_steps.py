@@ -30,7 +30,7 @@ def config(**changes: Any) -> ExperimentConfig:
 
 
 def start(run: RunDirectory, changed: ExperimentConfig, redo: Collection[str] = ()) -> None:
-    start_or_continue(run, changed, steps_of(changed), redo)
+    start_or_continue(run, changed.model_dump(mode="json"), steps_of(changed), redo)
 
 
 @pytest.fixture

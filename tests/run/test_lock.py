@@ -18,8 +18,9 @@ import pytest
 
 from instruct.base.errors import InputError, InstructError
 from instruct.config import make_config
+from instruct.judging.work import JudgingMode
 from instruct.phases.experiment import open_run, run_experiment
-from instruct.phases.train import train_systems
+from instruct.phases.train import Training
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, adapter_of, only_process, outputs_of
 
@@ -125,12 +126,12 @@ def test_two_systems_train_side_by_side_and_one_system_in_one_process(config):
 def test_the_main_process_of_a_launch_holds_the_lock_for_all(config, monkeypatch):
     trained: list[str] = []
     monkeypatch.setattr("instruct.training.train.train_system", lambda config, name, *rest: trained.append(name))
-    monkeypatch.setattr("instruct.phases.train.record_overlap", lambda *given: None)
     run, data = open_run(config), SimpleNamespace(rows=None, close=lambda: None)
+    training = Training(config, JudgingMode())
     with held(run, adapter_of("mle")):
         monkeypatch.setattr("accelerate.PartialState", lambda: SimpleNamespace(is_main_process=False))
-        train_systems(config, run, data)
+        training.make(run, data)
         assert trained == ["mle", "emo"]
         monkeypatch.setattr("accelerate.PartialState", lambda: SimpleNamespace(is_main_process=True))
         with pytest.raises(InputError, match="is training mle"):
-            train_systems(config, run, data)
+            training.make(run, data)

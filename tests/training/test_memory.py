@@ -52,14 +52,14 @@ def test_llama_2_13b_is_fully_fine_tuned_on_eight_gpus_and_refused_on_one(full_1
     config, shape, arguments = full_13b
     needed = {name: sum(memory_gib(config, shape, arguments, how).values()) for name, how in SHARDINGS.items()}
     for name in ("fsdp2", "zero2", "zero3"):
-        check_memory(config, needed[name], GPU, SHARDINGS[name])
+        check_memory(needed[name], GPU, SHARDINGS[name], lora=False)
     with pytest.raises(InputError, match=r"needs about 2\d\d GiB .*79 GiB are free; spread it over .*fsdp2\.yaml"):
-        check_memory(config, needed["one"], GPU, SHARDINGS["one"])
+        check_memory(needed["one"], GPU, SHARDINGS["one"], lora=False)
     with pytest.raises(InputError, match=r"on each of 8 GPUs .* spread it over "):
-        check_memory(config, needed["ddp"], GPU, SHARDINGS["ddp"])
+        check_memory(needed["ddp"], GPU, SHARDINGS["ddp"], lora=False)
     two = Sharding(2, weights=True, gradients=True, optimizer=True)
     with pytest.raises(InputError, match=r"use more GPUs \(--num_processes\)"):
-        check_memory(config, sum(memory_gib(config, shape, arguments, two).values()), GPU, two)
+        check_memory(sum(memory_gib(config, shape, arguments, two).values()), GPU, two, lora=False)
 
 
 def test_a_trained_run_goes_on_where_training_would_not_fit(tmp_path, tiny_model_folder, monkeypatch, capsys):

@@ -102,7 +102,7 @@ def begun(request, tmp_path):
     data = {"card": "starter", **({"eval_fraction": 0.1} if request.param else {})}
     config = make_config({"name": "one", "data": data, "systems": {"emo": {"objective": "emo"}}}, [], "test")
     run = RunDirectory(tmp_path / "one")
-    start_or_continue(run, config, steps_of(config))
+    start_or_continue(run, config.model_dump(mode="json"), steps_of(config))
     run.record("train/emo", {"status": "started", "inputs": {"options": config.trained_with("emo")}})
     (run.folder / "checkpoints" / "emo" / "checkpoint-2").mkdir(parents=True)
     return run, config
@@ -117,18 +117,18 @@ def test_a_training_with_checkpoints_refuses_what_changes_its_result_and_goes_on
         changed = config.model_copy(update={"train": {key: "changed"}})
         inputs = run.manifest()["steps"]["train/emo"]["inputs"]
         if key not in affecting:
-            start_or_continue(run, changed, steps_of(changed))
+            start_or_continue(run, changed.model_dump(mode="json"), steps_of(changed))
             assert changed.trained_with("emo") == inputs["options"], key
             continue
         with pytest.raises(
             InputError, match=rf": train\.{key} was not set and is .* now, but train/emo .*`redo` train"
         ):
-            start_or_continue(run, changed, steps_of(changed))
+            start_or_continue(run, changed.model_dump(mode="json"), steps_of(changed))
     for key in {*LORA_KEYS.types()} - LORA_KEYS.no_result - {"lora_alpha", "lora_dropout", "r", "target_modules"}:
         options = config.lora.model_dump() | {key: not getattr(config.lora, key, False)}
         changed = config.model_copy(update={"lora": type(config.lora)(**options)})
         with pytest.raises(InputError, match=rf": lora\.{key} was .* now, but train/emo .*`redo` train"):
-            start_or_continue(run, changed, steps_of(changed))
+            start_or_continue(run, changed.model_dump(mode="json"), steps_of(changed))
 
 
 OTHERS = {
@@ -144,9 +144,9 @@ def test_it_refuses_other_sections_keys_until_it_is_to_be_made_again(begun, key)
     update = ["--lora", "null"] if key == "from_scratch" else []
     changed = make_config(config.model_dump(mode="json"), [f"--{key}", json.dumps(OTHERS[key]), *update], "test")
     with pytest.raises(InputError, match=rf"{key} was .* now, but train/emo has checkpoints; .*`redo` train"):
-        start_or_continue(run, changed, steps_of(changed))
+        start_or_continue(run, changed.model_dump(mode="json"), steps_of(changed))
     assert run.config() == config.model_dump(mode="json")
-    start_or_continue(run, changed, steps_of(changed), ["train/emo"])
+    start_or_continue(run, changed.model_dump(mode="json"), steps_of(changed), ["train/emo"])
     assert run.config() == changed.model_dump(mode="json")
 
 
@@ -154,4 +154,4 @@ def test_one_without_a_checkpoint_loses_nothing(begun):
     run, config = begun
     (run.folder / "checkpoints" / "emo" / "checkpoint-2").rmdir()
     changed = config.model_copy(update={"train": {"learning_rate": 0.5}})
-    start_or_continue(run, changed, steps_of(changed))
+    start_or_continue(run, changed.model_dump(mode="json"), steps_of(changed))

@@ -9,7 +9,7 @@ import pytest
 from train_configs import tiny_config, train, write_rows
 
 from instruct.base.errors import InputError
-from instruct.phases.answer import answer_template
+from instruct.phases.answer import trained_template
 from instruct.reporting.provenance import config_summary
 from instruct.training.preview import print_preview
 from instruct.training.rows import load_training_rows
@@ -45,11 +45,9 @@ def test_a_run_on_a_mixture_records_the_rows_of_all_data_sets(tmp_path, tiny_mod
 def test_a_mixture_of_templates_needs_one_for_the_answers(tiny_model_folder, data):
     config = tiny_config(tiny_model_folder, "", data=data)
     with pytest.raises(InputError, match=r"its data sets have different templates \(alpaca, chat\); set answers.templ"):
-        answer_template(config)
-    config.answers.template = "alpaca"
-    assert answer_template(config) == "alpaca"
+        trained_template(config.data)
     data["mixture"][0]["template"] = "chat"
-    assert answer_template(tiny_config(tiny_model_folder, "", data=data)) == "chat"
+    assert trained_template(tiny_config(tiny_model_folder, "", data=data).data) == "chat"
 
 
 def test_every_data_set_of_a_mixture_holds_out_its_share(tiny_model_folder, data):
