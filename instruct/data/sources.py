@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import functools
 import gzip
 import io
 import itertools
@@ -13,13 +12,12 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.files import open_to_read
 from instruct.base.models import use_cache_if_unreachable
 from instruct.base.parsing import JSON, RepeatedKeyError, parse_json
 from instruct.data.cards import Documents, Source
@@ -28,13 +26,6 @@ from instruct.data.nulls import ArrowRows
 SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
 # WikiText's files end in .tokens. After .gz, every suffix that is not a table's is text.
 TEXT_SUFFIXES = (".txt", ".tokens")
-# Bytes that any compressed file may hold, and how many times its size a larger one. As JSON they may take 25 times as
-# much memory.
-_MOST_UNPACKED = 32 * 2**20
-_MOST_RATIO = 100
-# Characters of one row of JSON lines.
-_LONGEST_LINE = 1 << 27
-
 
 _Reader = Callable[[io.TextIOWrapper, str], Iterator["RawRow"]]
 
@@ -111,7 +102,7 @@ def read_file(path: Path, origin: str | None = None) -> Iterator[RawRow]:
     packed, suffix = path.suffix.lower() == ".gz", Path(path.name.lower().removesuffix(".gz")).suffix
     readers: dict[str, _Reader] = {".json": _read_json, ".jsonl": _read_jsonl, ".csv": _read_csv}
     if not packed:
-        readers[".parquet"] = lambda file, name: _read_parquet(file.buffer, name, most_bytes(path))
+        readers[".parquet"] = lambda file, name: _read_parquet(file.buffer, name)
     return _rows(path, origin or str(path), ", ".join(SUFFIXES), readers.get(suffix))
 
 
@@ -162,17 +153,18 @@ def _rows(path: Path, origin: str, kind: str, read: _Reader | None) -> Iterator[
     if read is None:
         raise InputError(f"{origin}: unknown file type {path.suffix or '(no suffix)'!r}; give a {kind} file")
     row = None
+    open_bytes: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
     try:
-        with _open_bytes(path, origin) as file:
+        with open_bytes(path, "rb") as file:
             beginning = file.read(262)
         if beginning[257:] == b"ustar":
             raise InputError(f"{origin}: holds a tar archive; unpack it and give the files inside")
         # A carriage return may be inside a row.
-        with io.TextIOWrapper(_open_bytes(path, origin), "utf-8-sig", newline="\n") as text:
+        with io.TextIOWrapper(open_bytes(path, "rb"), "utf-8-sig", newline="\n") as text:
             for row in read(text, origin):
                 yield row
     except UnicodeDecodeError:
-        with _open_bytes(path, origin) as file:
+        with open_bytes(path, "rb") as file:
             lines = enumerate(file, start=1)
             wrong = next(number for number, line in lines if line.decode(errors="ignore").encode() != line)
         raise InputError(f"{origin}, line {wrong}: is not UTF-8 text; save the file as UTF-8, or unpack it") from None
@@ -182,47 +174,6 @@ def _rows(path: Path, origin: str, kind: str, read: _Reader | None) -> Iterator[
         raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
     if row is None:
         raise InputError(f"{origin}: has no rows; give a file with at least one")
-
-
-def _open_bytes(path: Path, origin: str) -> IO[bytes]:
-    """A file's bytes; those inside it if it is compressed (.gz)."""
-    file = open_to_read(path)
-    if path.suffix.lower() != ".gz":
-        return file
-    return io.BufferedReader(_Unpacked(file, most_bytes(path), origin))
-
-
-def most_bytes(path: Path) -> int:
-    """The most bytes that a compressed file may hold: text is a tenth of its size, a file to fill the memory less."""
-    return max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size)
-
-
-def too_large(origin: str, remedy: str = "give the rows unpacked") -> InputError:
-    """The error that a file holds more than `most_bytes`."""
-    return InputError(f"{origin}: holds over {_MOST_RATIO} times its size once it is unpacked; {remedy}")
-
-
-class _Unpacked(io.RawIOBase):
-    """What is in a gzip file, up to a number of bytes."""
-
-    def __init__(self, packed: IO[bytes], most: int, origin: str) -> None:
-        self._packed, self._left, self._origin = packed, most, origin
-        self._file = gzip.GzipFile(fileobj=packed)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
-        self._left -= len(data)
-        if self._left < 0:
-            raise too_large(self._origin)
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._packed.close()
-        super().close()
 
 
 def check_names(names: Iterable[str], place: str) -> None:
@@ -242,12 +193,7 @@ def check_names(names: Iterable[str], place: str) -> None:
 
 
 def _read_jsonl(file: io.TextIOBase, origin: str) -> Iterator[RawRow]:
-    for number, line in enumerate(iter(functools.partial(file.readline, _LONGEST_LINE), ""), start=1):
-        if len(line) == _LONGEST_LINE:
-            raise InputError(
-                f"{origin}, row {number}: has more than {_LONGEST_LINE >> 20} Mi characters; write one JSON object per "
-                "line"
-            )
+    for number, line in enumerate(file, start=1):
         if line.isspace():
             continue
         try:
@@ -309,54 +255,23 @@ def _read_csv(file: io.TextIOWrapper, origin: str) -> Iterator[RawRow]:
         raise InputError(f"{origin}, row {number + 1}: is not CSV ({one_line(error)}); fix its quotes") from None
 
 
-def _read_parquet(content: Any, origin: str, left: int) -> Iterator[RawRow]:
+def _read_parquet(content: Any, origin: str) -> Iterator[RawRow]:
     import pyarrow
     import pyarrow.parquet
 
     number = 0
     try:
-        metadata, schema = pyarrow.parquet.read_metadata(content), pyarrow.parquet.read_schema(content)
-        if sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)) > left:
-            raise too_large(origin)
-        _check_fields(list(schema), origin)
-        arrow = ArrowRows(schema, json_texts=True)
-        columns = map(metadata.schema.column, range(len(metadata.schema)))
-        # A value that many rows have is in memory once.
-        texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
-        with pyarrow.parquet.ParquetFile(content, metadata=metadata, read_dictionary=texts) as file:
-            for batch in file.iter_batches(batch_size=10_000):
-                left -= sum(map(_unpacked_bytes, batch.columns))
-                if left < 0:
-                    raise too_large(origin)
-                for first in range(0, len(batch), 1000):
-                    for fields in batch.slice(first, 1000).cast(schema).to_pylist():
-                        number += 1
-                        yield RawRow(origin, number, *arrow.restored(fields))
+        with pyarrow.parquet.ParquetFile(content) as file:
+            check_names(file.schema_arrow.names, origin)
+            arrow = ArrowRows(file.schema_arrow, json_texts=True)
+            for batch in file.iter_batches(batch_size=1000):
+                for fields in batch.to_pylist():
+                    number += 1
+                    yield RawRow(origin, number, *arrow.restored(fields))
     except RepeatedKeyError as error:
         raise InputError(f"{origin}, row {number}: {error}") from None
     except (pyarrow.ArrowException, ValueError) as error:
         raise InputError(f"{origin}: is not a Parquet file ({one_line(error, 120)}); write it again") from None
-
-
-def _unpacked_bytes(column: Any) -> int:
-    """The size of a column of Arrow once each row has its own value."""
-    import pyarrow.compute
-    from pyarrow import types
-
-    if types.is_dictionary(column.type):
-        lengths = pyarrow.compute.binary_length(column.dictionary)
-        return pyarrow.compute.sum(lengths.take(column.indices)).as_py() or 0
-    if types.is_nested(column.type):
-        parts = column.flatten()
-        return sum(map(_unpacked_bytes, parts if isinstance(parts, list) else [parts]))
-    return int(column.nbytes)
-
-
-def _check_fields(fields: Sequence[Any], origin: str) -> None:
-    """Refuse columns of Arrow, and fields in them, that share a name."""
-    check_names([field.name for field in fields], origin)
-    for kind in (field.type for field in fields):
-        _check_fields([kind.field(number) for number in range(kind.num_fields)], origin)
 
 
 def _as_row(origin: str, number: int, content: Any) -> RawRow:
@@ -364,15 +279,8 @@ def _as_row(origin: str, number: int, content: Any) -> RawRow:
         names = {list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
         kind = names.get(type(content), "null")
         raise InputError(f'{origin}, row {number}: is a JSON {kind}, not an object; write {{"field": "text", …}}')
-    if not _are_stripped(tuple(content)):
-        check_names(content, f"{origin}, row {number}")
+    check_names(content, f"{origin}, row {number}")
     return RawRow(origin, number, content)
-
-
-@functools.lru_cache(maxsize=64)
-def _are_stripped(names: tuple[str, ...]) -> bool:
-    """Whether no name begins or ends with white space; kept, as rows of a file have the same names."""
-    return all(name == name.strip() for name in names)
 
 
 def _unreachable(source: Source, section: str, error: Exception) -> InputError:

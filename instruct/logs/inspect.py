@@ -20,7 +20,6 @@ from typing import Any
 from instruct.analysis.clusters import row_cluster
 from instruct.base.errors import InputError, one_line
 from instruct.base.parsing import parse_json
-from instruct.data.sources import most_bytes, too_large
 from instruct.logs.source import LARGEST, Source, mapping, numbers
 from instruct.scores.scores import Row, Scores, listed
 
@@ -86,8 +85,6 @@ def _read_archive(path: Path, cluster: str | None) -> Scores:
                     f"{path}, {one_line(name, 60)}: unpacks to {member.file_size >> 20:,} MiB, more than "
                     f"{LARGEST >> 20:,}; evaluate again without what the samples store"
                 )
-        if sum(member.file_size for member in members.values()) > most_bytes(path):
-            raise too_large(str(path), "rewrite it as JSON with `inspect log convert`")
         # Of an evaluation that has not ended there is only what it began with.
         header = members.get("header.json", members.get("_journal/start.json"))
         if header is None:

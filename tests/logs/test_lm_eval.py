@@ -189,21 +189,10 @@ def test_files_that_do_not_fit_are_refused_in_one_line(rows, found, error, tmp_p
     assert str(raised.value).isprintable()
 
 
-def test_a_line_without_end_and_a_compressed_file_of_zeros_are_refused(tmp_path, monkeypatch):
-    """Neither is read whole; the limits are lowered, so that the test is fast."""
-    monkeypatch.setattr("instruct.data.sources._LONGEST_LINE", 1 << 20)
+def test_a_compressed_file_of_zeros_is_refused(tmp_path, monkeypatch):
+    """It is not read whole; the limit is lowered, so that the test is fast."""
     monkeypatch.setattr("instruct.logs.source.LARGEST", 1 << 23)
-    path = tmp_path / "samples_sums.jsonl"
-    with path.open("wb") as file:
-        file.truncate(2 << 30)
-    with pytest.raises(InputError, match=r"row 1: has more than 1 Mi characters; write one JSON object per line"):
-        read_logs(path)
-    path.unlink()
     packed = tmp_path / "results.json.gz"
     packed.write_bytes(gzip.compress(bytes(1 << 24)))
     with pytest.raises(InputError, match=r"results.json.gz: has 8 MiB of JSON or more, 8 is too much; split it"):
-        read_logs(packed)
-    monkeypatch.undo()
-    packed.write_bytes(gzip.compress(b"[" + (b"{}," * (12 << 20)) + b"{}]"))  # read, it would take 0.9 GB
-    with pytest.raises(InputError, match=r"results.json.gz: holds over 100 times its size once it is unpacked; give"):
         read_logs(packed)
