@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from instruct.base.errors import InputError
-from instruct.data.chats import TrainOn
+from instruct.data.formats import TrainOn
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.data.tokens import EncodedRow, RowEncoder
 

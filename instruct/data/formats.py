@@ -8,17 +8,20 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, get_args
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.parsing import RepeatedKeyError, parse_json
 from instruct.data.cards import Format, Template
-from instruct.data.chats import TrainOn, chat_row, is_answer, more_of, read_weight, unused_keys
 from instruct.data.sources import RawRow
-from instruct.data.templates import is_text, text_of
+from instruct.data.templates import REASONING, is_text, text_of
 
 Message = dict[str, Any]
 Prompt = str | list[Message]
+TrainOn = Literal["assistant_turns", "last_turn", "all_tokens"]
+TRAIN_ON: tuple[TrainOn, ...] = get_args(TrainOn)
+# The product of a row's, a turn's and the prompt's weight stays in float32's range; what is smaller is 0.
+MOST_WEIGHT, LEAST_WEIGHT = 10**9, 1e-9
 
 # Stanford Alpaca's prompts, byte for byte (tatsu-lab/stanford_alpaca, train.py).
 PROMPT_INPUT = (
@@ -50,25 +53,6 @@ _OPTIONAL: dict[Format, tuple[str, ...]] = {
 }
 SHAREGPT_ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
 ROLES = {role: role for role in ("system", "developer", "user", "assistant", "tool")}
-
-
-class _Turn(NamedTuple):
-    """A turn of a chat, whose text is not checked yet; `where` names the text in errors."""
-
-    message: Message
-    where: str
-
-    def is_filled(self, raw: RawRow) -> bool:
-        return "tool_calls" in self.message or _response(self.message["content"], raw, self.where) is not None
-
-    def checked(self, raw: RawRow) -> Message:
-        content = "" if self.message["content"] is None and _says_more(self.message) else self.message["content"]
-        return {**self.message, "content": _text(content, raw, self.where)}
-
-
-def _says_more(message: Message) -> bool:
-    """Whether a message has tool calls, thinking or a tool's name."""
-    return not message.keys() <= {"role", "content", "weight"}
 
 
 _MOST_COLUMNS = 10  # named in a note
@@ -123,14 +107,17 @@ def to_row(
     train_on: TrainOn = "assistant_turns",
     turns: Counter[str] | None = None,
 ) -> dict[str, Any] | None:
-    """The row as `{"prompt", "completion"}`: plain text under `alpaca`, lists of messages under `chat`.
+    """The row as it is encoded: `{"prompt", "completion"}`, `{"messages"}` or `{"text"}`.
 
-    A chat of which several answers are trained on is `{"messages"}`; see `chat_row`. A text `prompt` is a plain
-    request, which the template is applied to. A row of format `text` becomes `{"text"}`, to the letter. A row keeps a
-    `weight` other than 1.
+    Under `alpaca`, prompt and completion are plain text; under `chat`, they are lists of messages, and a chat with
+    several answers to train on is `{"messages"}`. A message is `{"role", "content"}`, of an assistant with
+    `tool_calls`, `reasoning_content` and a `weight` other than 1, of a tool with `name` and `tool_call_id`. A text is
+    kept to the letter. A row keeps a `weight` other than 1, which is 0 if none of its answers is trained on, its
+    `tools` and its `chat_template_kwargs`.
 
     Args:
-        turns: counts the turns of chats, see `chat_row`.
+        turns: counts what chats have: `answers` to train on, `opening` and `empty` assistant turns, turns `after` the
+            last answer, answers `untrained` because the chat says so, and keys of turns that nobody reads.
 
     Returns:
         The row, or None if the response or the text is empty, blank, null or missing: there is nothing to learn.
@@ -143,45 +130,254 @@ def to_row(
     if raw.is_csv and isinstance(value, str):
         with contextlib.suppress(ValueError):  # a text that is no number is refused below
             value = float(value) if value.strip() else None
-    try:
-        weight = read_weight(value)
-    except InputError as error:
-        raise InputError(f"{raw.place}: {error}") from None
-    row = _unweighted(raw, format, template, train_on, Counter() if turns is None else turns)
+    weight = _weight(value, f"{raw.place}: ")
+    row: dict[str, Any] | None
+    if format == "text":
+        text = _text_or_empty(raw, "text")
+        row = {"text": text} if text.strip() else None
+    else:
+        row = _answered(raw, format, template, train_on, Counter() if turns is None else turns)
     if row is None:
         return None
     weight *= row.pop("weight", 1.0)
     return row if weight == 1 else {**row, "weight": weight}
 
 
-def _unweighted(
+def _answered(
     raw: RawRow, format: Format, template: Template, train_on: TrainOn, turns: Counter[str]
 ) -> dict[str, Any] | None:
-    """`to_row` without the row's own weight."""
-    if format == "text":
-        text = _response(_field(raw, "text"), raw, "text")
-        return None if text is None else {"text": text}
+    """A row with answers, see `to_row`."""
     for name in MEDIA:
         if raw.fields.get(name):
             raise InputError(f"{raw.place}: {name}: {_TEXT_ALONE}")
+    begin = None  # of a chat, every answer is trained on; of prompts and completions, those of the completion
     if format == "alpaca":
-        return _from_alpaca(raw, template, train_on, turns)
-    if format == "prompt_completion":
-        return _from_prompt_completion(raw, template, train_on, turns)
-    if format == "sharegpt":
-        value = _field(raw, "conversations")
-        if isinstance(value, list) and value and isinstance(value[0], dict) and "role" in value[0]:
-            chat = _turns(raw, "conversations", value, turns)
-        else:
-            chat = _turns(raw, "conversations", value, turns, ("from", "value"), SHAREGPT_ROLES)
-        if chat and chat[0].message["role"] != "system":
-            chat = [*_system(raw), *chat]
+        messages = _alpaca_messages(raw)
+    elif format == "prompt_completion":
+        messages = _messages(raw, "prompt", turns, "user")
+        begin = len(messages)
+        messages += _messages(raw, "completion", turns, "assistant")
+        if not any(message["role"] == "assistant" for message in messages[begin:]):
+            raise InputError(f"{raw.place}: completion: has no assistant message; move its turns to the prompt")
     else:
-        chat = _turns(raw, "messages", _field(raw, "messages"), turns)
+        messages = _messages(raw, KEYS[format][0], turns)
+        if format == "sharegpt" and messages and messages[0]["role"] != "system":
+            messages = [*_system(raw), *messages]
+    tools = _tools(raw) if "tools" in _OPTIONAL[format] else None
     if template == "alpaca":  # its rows have one answer
         train_on = "last_turn"
-    tools = _tools(raw)
-    return _from_chat(raw, chat, tools, template, train_on, turns)
+    is_chat = any(isinstance(raw.fields.get(name), list) for name in (*KEYS[format], "history"))
+    row = _split(raw, messages, begin, train_on, turns if is_chat else Counter())
+    if row is None:
+        return None
+    if template == "alpaca":
+        asked = [text_field(raw, "instruction"), text_field(raw, "input", optional=True)] if format == "alpaca" else []
+        return _as_alpaca(raw, row["prompt"], row["completion"][0], tools, asked)
+    if tools:
+        row["tools"] = tools
+    if "chat_template_kwargs" in _OPTIONAL[format] and (arguments := raw.fields.get("chat_template_kwargs")):
+        if not isinstance(arguments, dict):
+            raise InputError(f"{raw.place}: chat_template_kwargs: must be a mapping (given: {_shown(arguments)})")
+        row["chat_template_kwargs"] = arguments
+    return row
+
+
+def _alpaca_messages(raw: RawRow) -> list[Message]:
+    """A row of Alpaca as a chat; none if its output is blank."""
+    instruction, input = text_field(raw, "instruction"), text_field(raw, "input", optional=True)
+    before, output = [*_system(raw), *_history(raw)], _text_or_empty(raw, "output")
+    if not output.strip():
+        return []
+    request = f"{instruction}\n\n{input}" if input else instruction
+    return [*before, {"role": "user", "content": request}, {"role": "assistant", "content": output}]
+
+
+def _system(raw: RawRow) -> list[Message]:
+    """The row's own system prompt (LLaMA-Factory's column), as a message; none if it is empty or not there."""
+    text = text_field(raw, "system", optional=True)
+    return [{"role": "system", "content": text}] if text.strip() else []
+
+
+def _history(raw: RawRow) -> list[Message]:
+    """The messages before the instruction: LLaMA-Factory's column of pairs of a request and its answer."""
+    messages = []
+    history = raw.fields.get("history") or []
+    if not isinstance(history, list):
+        raise InputError(f"{raw.place}: history: must be a list of pairs (given: {_shown(history)})")
+    for index, pair in enumerate(history):
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise InputError(f"{raw.place}: history[{index}]: must be a request and its answer (given: {_shown(pair)})")
+        for role, content in zip(("user", "assistant"), pair, strict=True):
+            messages.append({"role": role, "content": _text(content, raw, f"history[{index}]")})
+    return messages
+
+
+def _messages(raw: RawRow, field: str, turns: Counter[str], role_of_text: str | None = None) -> list[Message]:
+    """The messages of a column, checked; `turns` counts their keys that nobody reads.
+
+    A text is one message, if there is a `role_of_text`.
+    """
+    value = _field(raw, field)
+    if role_of_text and not isinstance(value, list):
+        text = "" if value is None and role_of_text == "assistant" else _text(value, raw, field)
+        return [{"role": role_of_text, "content": text}]
+    if not isinstance(value, list):
+        raise InputError(f"{raw.place}: {field}: must be a list of turns (given: {_shown(value)})")
+    keys, roles = ("role", "content"), ROLES
+    if field == "conversations" and not (value and isinstance(value[0], dict) and "role" in value[0]):
+        keys, roles = ("from", "value"), SHAREGPT_ROLES
+    messages = []
+    for index, turn in enumerate(value):
+        where = f"{field}[{index}]"
+        if not isinstance(turn, dict):
+            raise InputError(
+                f"{raw.place}: {where}: must be a mapping with {' and '.join(keys)} (given: {_shown(turn)})"
+            )
+        for key in keys:
+            if key not in turn and not (key == keys[1] and turn.get("tool_calls")):
+                keys_here = one_line(", ".join(map(str, turn)), 120)
+                raise InputError(f"{raw.place}: {where}: no key {key!r} (keys: {keys_here}); rename the key")
+        name, content = turn[keys[0]], turn.get(keys[1])
+        if not isinstance(name, str) or name not in roles:
+            raise InputError(
+                f"{raw.place}: {where}.{keys[0]}: unknown role {_shown(name)}; known are {', '.join(roles)}"
+            )
+        role = roles[name]
+        if is_text(content):
+            content = text_of({"content": content})
+        elif content is None and role in _MORE:
+            content = ""
+        more: Message = {}
+        if role == "assistant":
+            more = _of_answer(turn, f"{raw.place}: {where}")
+        elif role == "tool":
+            more = {key: turn[key] for key in _MORE["tool"] if turn.get(key) is not None}
+        check_storable(raw, where, more)
+        messages.append({"role": role, "content": _text(content, raw, f"{where}.{keys[1]}"), **more})
+        unused = turn.keys() - {*keys, *_MORE.get(role, ())}
+        turns.update(f"unused key {one_line(key, 40)}" for key in turn if key in unused and turn[key] is not None)
+    return messages
+
+
+# What a turn may say besides its role and content.
+_MORE = {"assistant": ("tool_calls", *REASONING, "train", "weight"), "tool": ("name", "tool_call_id")}
+
+
+def _of_answer(turn: Mapping[str, Any], place: str) -> Message:
+    """What an assistant's turn says besides its role and content; `"train": false` is a weight of 0."""
+    more: Message = {}
+    if calls := turn.get("tool_calls"):
+        if not (isinstance(calls, list) and all(isinstance(call, dict) for call in calls)):
+            raise InputError(f"{place}.tool_calls: must be a list of mappings (given: {_shown(calls)})")
+        more["tool_calls"] = calls
+    thoughts = {key: turn[key] for key in REASONING if turn.get(key)}
+    for key, thought in thoughts.items():
+        if not isinstance(thought, str):
+            raise InputError(f"{place}.{key}: must be text (given: {_shown(thought)}); write a string")
+    thinking = next(iter(thoughts.values()), "")
+    if thinking.strip():
+        more[REASONING[0]] = thinking
+    train = turn.get("train")
+    if train not in (None, 0, 1):
+        raise InputError(f"{place}.train: must be true or false, 1 or 0 (given: {_shown(train)})")
+    weight = _weight(turn.get("weight"), f"{place}.") * (train in (None, 1))
+    return more if weight == 1 else {**more, "weight": weight}
+
+
+def is_weight(value: Any) -> bool:
+    """Whether a value is a number that a loss can be multiplied by."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_WEIGHT
+
+
+def _weight(value: Any, place: str) -> float:
+    """A weight as a row or a turn has it; 1 if there is none."""
+    if value is None:
+        return 1.0
+    if not is_weight(value):
+        raise InputError(
+            f"{place}weight: must be a number from 0 to {MOST_WEIGHT:,} (given: {_shown(value)}); write one, or "
+            "rename it if it is something else"
+        )
+    return float(value) if value >= LEAST_WEIGHT else 0.0
+
+
+def is_answer(message: Message) -> bool:
+    """Whether a message is an assistant's, with text or tool calls."""
+    return message["role"] == "assistant" and bool(message.get("tool_calls") or message["content"].strip())
+
+
+def _split(
+    raw: RawRow, messages: list[Message], begin: int | None, train_on: TrainOn, turns: Counter[str]
+) -> dict[str, Any] | None:
+    """Messages as a prompt and its completion, or as a chat of several answers; without what follows the last answer.
+
+    An answer is trained on if it has a weight and a turn before it; of a prompt and its completion, only from
+    message `begin` on.
+    """
+    answers = [index for index, message in enumerate(messages) if is_answer(message)]
+    if answers and answers[-1] == 0:
+        raise InputError(f"{raw.place}: no turn before the answer; remove the row")
+    possible = [index for index in answers if index >= (begin or 1)]
+    if not possible:
+        return None
+    weights = {index: messages[index].get("weight", 1.0) for index in answers}
+    trained = [index for index in possible if weights[index]]
+    last = (trained or possible)[-1]
+    if untrained := sum(not weight for weight in weights.values()):
+        turns["untrained"] += untrained
+    turns.update(
+        answers=len(trained),
+        opening=bool(weights.get(0)),
+        empty=sum(message["role"] == "assistant" and not is_answer(message) for message in messages[:last]),
+        after=len(messages) - 1 - last,
+    )
+    row: dict[str, Any]
+    if begin is None and len(trained) > 1 and train_on == "assistant_turns":
+        row = {"messages": messages[: last + 1]}
+    else:
+        middle = last if begin is None or train_on == "last_turn" else begin
+        row = {"prompt": messages[:middle], "completion": messages[middle : last + 1]}
+    return row if trained else {**row, "weight": 0.0}
+
+
+def _as_alpaca(raw: RawRow, prompt: list[Message], answer: Message, tools: Any, asked: list[str]) -> dict[str, Any]:
+    """A request and its answer as plain text; `asked` are instruction and input, if the row has them apart."""
+    roles = ", ".join(message["role"] for message in prompt)
+    if roles != "user" or tools or not answer.keys() <= {"role", "content", "weight"}:
+        kind = one_line(roles, 60) if roles != "user" else "tool calls or thinking"
+        raise InputError(
+            f"{raw.place}: the turns before the answer ({kind}) do not fit the alpaca template, which "
+            "takes a single request; set template: chat"
+        )
+    row = {"prompt": alpaca_prompt(*(asked or [prompt[0]["content"]])), "completion": answer["content"]}
+    return {**row, "weight": answer.get("weight", 1.0)}
+
+
+def _tools(raw: RawRow) -> Any:
+    """The descriptions of the tools that a chat may call: a list of mappings, or the same as JSON text."""
+    tools = raw.fields.get("tools")
+    if isinstance(tools, str):
+        try:
+            tools = parse_json(tools) if tools.strip() else None
+        except RepeatedKeyError as error:
+            raise InputError(f"{raw.place}: tools: {error}") from None
+        except ValueError:
+            raise InputError(f"{raw.place}: tools: is not JSON ({_shown(tools)}); write a list of mappings") from None
+    check_storable(raw, "tools", tools)
+    if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
+        raise InputError(f"{raw.place}: tools: must be a list of mappings (given: {_shown(tools)})")
+    return tools or None
+
+
+def turns_before(raw: RawRow) -> list[Message]:
+    """The messages before the instruction: the row's system prompt, and its `earlier` messages or its `history`.
+
+    Raises:
+        InputError: one of them is malformed.
+    """
+    earlier = _messages(raw, "earlier", Counter()) if raw.fields.get("earlier") else []
+    messages = [*_system(raw), *_history(raw), *earlier]
+    return [{"role": message["role"], "content": message["content"]} for message in messages]
 
 
 def alpaca_prompt(instruction: str, input: str = "") -> str:
@@ -249,180 +445,10 @@ def _field(raw: RawRow, name: str, *, optional: bool = False) -> Any:
     return raw.fields.get(name)
 
 
-def _system(raw: RawRow) -> list[_Turn]:
-    """The row's own system prompt (LLaMA-Factory's column), as a turn; none if it is empty or not there."""
-    text = text_field(raw, "system", optional=True)
-    return [_Turn({"role": "system", "content": text}, "system")] if text.strip() else []
-
-
-def _history(raw: RawRow) -> list[_Turn]:
-    """The turns before the instruction: LLaMA-Factory's column of pairs of a request and its answer."""
-    turns = []
-    history = raw.fields.get("history") or []
-    if not isinstance(history, list):
-        raise InputError(f"{raw.place}: history: must be a list of pairs (given: {_shown(history)})")
-    for index, pair in enumerate(history):
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise InputError(f"{raw.place}: history[{index}]: must be a request and its answer (given: {_shown(pair)})")
-        for role, content in zip(("user", "assistant"), pair, strict=True):
-            turns.append(_Turn({"role": role, "content": content}, f"history[{index}]"))
-    return turns
-
-
-def turns_before(raw: RawRow) -> list[Message]:
-    """The messages before the instruction: the row's system prompt, and its `earlier` messages or its `history`.
-
-    Raises:
-        InputError: one of them is malformed.
-    """
-    earlier = raw.fields.get("earlier") or []
-    turns = [*_system(raw), *_history(raw), *_turns(raw, "earlier", earlier, None)]
-    return [{"role": turn.message["role"], "content": turn.checked(raw)["content"]} for turn in turns]
-
-
-def _from_alpaca(raw: RawRow, template: Template, train_on: TrainOn, turns: Counter[str]) -> dict[str, Any] | None:
-    before = [*_system(raw), *_history(raw)]
-    instruction = text_field(raw, "instruction")
-    input = text_field(raw, "input", optional=True)
-    output = _response(_field(raw, "output"), raw, "output")
-    if output is None:
-        return None
-    if template == "alpaca":
-        if before:
-            raise InputError(
-                f"{raw.place}: {before[0].where}: does not fit the alpaca template, which takes a single request; set "
-                "template: chat"
-            )
-        return {"prompt": alpaca_prompt(instruction, input), "completion": output}
-    request = {"role": "user", "content": f"{instruction}\n\n{input}" if input else instruction}
-    answer = {"role": "assistant", "content": output}
-    if before:
-        chat = [*before, _Turn(request, "instruction"), _Turn(answer, "output")]
-        return _from_chat(raw, chat, None, template, train_on, turns)
-    return {"prompt": [request], "completion": [answer]}
-
-
-def _from_prompt_completion(
-    raw: RawRow, template: Template, train_on: TrainOn, counts: Counter[str]
-) -> dict[str, Any] | None:
-    """The answers of the completion alone are trained on, also where the prompt is a chat with answers."""
-    prompt, completion = _field(raw, "prompt"), _field(raw, "completion")
-    if isinstance(prompt, list):
-        turns = _turns(raw, "prompt", prompt, counts)
-    else:
-        turns = [_Turn({"role": "user", "content": prompt}, "prompt")]
-    if isinstance(completion, list):
-        answers = _turns(raw, "completion", completion, counts)
-    else:
-        answers = [_Turn({"role": "assistant", "content": completion}, "completion")]
-    if not any(turn.message["role"] == "assistant" for turn in answers):
-        raise InputError(f"{raw.place}: completion: has no assistant message; move its turns to the prompt")
-    row = _from_chat(raw, [*turns, *answers], _tools(raw), template, "last_turn", Counter())
-    if row is None or isinstance(row["prompt"], str):
-        return row
-    if len(row["prompt"]) < len(turns):  # the last answer is the prompt's
-        return {**row, "weight": 0.0} if any(is_answer(turn.message, True) for turn in answers) else None
-    if train_on == "last_turn":
-        return row
-    messages = [*row["prompt"], *row["completion"]]
-    return {**row, "prompt": messages[: len(turns)], "completion": messages[len(turns) :]}
-
-
-def _from_chat(
-    raw: RawRow, chat: list[_Turn], tools: Any, template: Template, train_on: TrainOn, turns: Counter[str]
-) -> dict[str, Any] | None:
-    answers = [index for index, turn in enumerate(chat) if turn.message["role"] == "assistant"]
-    while answers and not chat[answers[-1]].is_filled(raw):
-        answers.pop()
-    if not answers:
-        return None
-    if answers[-1] == 0:
-        raise InputError(f"{raw.place}: {chat[0].where}: no turn before the answer; remove the row")
-    messages = [turn.checked(raw) for turn in chat[: answers[-1] + 1]]
-    # Only roles matter of the turns after the last answer, which are counted and left out.
-    after = [{"role": turn.message["role"], "content": ""} for turn in chat[len(messages) :]]
-    row = chat_row([*messages, *after], tools, train_on, turns)
-    if row is None or template == "chat":
-        arguments = raw.fields.get("chat_template_kwargs")
-        if arguments is not None and not isinstance(arguments, dict):
-            raise InputError(f"{raw.place}: chat_template_kwargs: must be a mapping (given: {_shown(arguments)})")
-        return {**row, "chat_template_kwargs": arguments} if row and arguments else row
-    prompt, answer = row["prompt"], row["completion"][0]
-    roles = ", ".join(message["role"] for message in prompt)
-    if roles != "user" or tools or _says_more(answer):
-        kind = one_line(roles, 60) if roles != "user" else "tool calls or thinking"
-        raise InputError(
-            f"{raw.place}: the turns before the answer ({kind}) do not fit the alpaca template, which "
-            "takes a single request; set template: chat"
-        )
-    weight = {"weight": answer["weight"]} if "weight" in answer else {}
-    return {"prompt": alpaca_prompt(prompt[0]["content"]), "completion": answer["content"], **weight}
-
-
-def _tools(raw: RawRow) -> Any:
-    """The descriptions of the tools that a chat may call: a list of mappings, or the same as JSON text."""
-    tools = raw.fields.get("tools")
-    if isinstance(tools, str):
-        try:
-            tools = parse_json(tools) if tools.strip() else None
-        except RepeatedKeyError as error:
-            raise InputError(f"{raw.place}: tools: {error}") from None
-        except ValueError:
-            raise InputError(f"{raw.place}: tools: is not JSON ({_shown(tools)}); write a list of mappings") from None
-    check_storable(raw, "tools", tools)
-    if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
-        raise InputError(f"{raw.place}: tools: must be a list of mappings (given: {_shown(tools)})")
-    return tools or None
-
-
-def _turns(
-    raw: RawRow,
-    field: str,
-    value: Any,
-    counts: Counter[str] | None,
-    keys: tuple[str, str] = ("role", "content"),
-    roles: dict[str, str] = ROLES,
-) -> list[_Turn]:
-    """The turns of a field; `counts` their keys that nobody reads."""
-    if not isinstance(value, list):
-        raise InputError(f"{raw.place}: {field}: must be a list of turns (given: {_shown(value)})")
-    turns = []
-    for index, turn in enumerate(value):
-        where = f"{field}[{index}]"
-        if not isinstance(turn, dict):
-            raise InputError(
-                f"{raw.place}: {where}: must be a mapping with {' and '.join(keys)} (given: {_shown(turn)})"
-            )
-        for key in keys:
-            if key not in turn and not (key == keys[1] and turn.get("tool_calls")):
-                keys_here = one_line(", ".join(map(str, turn)), 120)
-                raise InputError(f"{raw.place}: {where}: no key {key!r} (keys: {keys_here}); rename the key")
-        role = turn[keys[0]]
-        if not isinstance(role, str) or role not in roles:
-            raise InputError(
-                f"{raw.place}: {where}.{keys[0]}: unknown role {_shown(role)}; known are {', '.join(roles)}"
-            )
-        content = turn.get(keys[1])
-        content = text_of({"content": content}) if is_text(content) else content
-        try:
-            more = more_of(turn, roles[role])
-        except InputError as error:
-            raise InputError(f"{raw.place}: {where}.{error}") from None
-        for key, value in more.items():
-            check_storable(raw, f"{where}.{key}", value)
-        message = {"role": roles[role], "content": content, **more}
-        turns.append(_Turn(message, f"{where}.{keys[1]}"))
-        if counts is not None:
-            counts.update(f"unused key {one_line(key, 40)}" for key in unused_keys(turn, roles[role], keys))
-    return turns
-
-
-def _response(value: Any, raw: RawRow, field: str) -> str | None:
-    """The response, or None if it is missing or blank."""
-    if value is None:
-        return None
-    text = _text(value, raw, field)
-    return text if text.strip() else None
+def _text_or_empty(raw: RawRow, name: str) -> str:
+    """The text of a column that has to be there; empty if it is null."""
+    value = _field(raw, name)
+    return "" if value is None else _text(value, raw, name)
 
 
 def check_storable(raw: RawRow, field: str, value: Any) -> None:
@@ -433,8 +459,10 @@ def check_storable(raw: RawRow, field: str, value: Any) -> None:
     """
     level = [value]
     for _ in range(100):
-        if not all(_is_whole(part) for part in level if isinstance(part, str)):
-            raise InputError(f"{raw.place}: {field}: has half a surrogate pair; write complete characters")
+        try:
+            "".join(part for part in level if isinstance(part, str)).encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{raw.place}: {field}: has half a surrogate pair; write complete characters") from None
         inner: list[Any] = []
         for part in level:
             if isinstance(part, dict):
@@ -447,23 +475,13 @@ def check_storable(raw: RawRow, field: str, value: Any) -> None:
     raise InputError(f"{raw.place}: {field}: is nested more than 100 levels deep; simplify it")
 
 
-def _is_whole(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _text(value: Any, raw: RawRow, field: str) -> str:
     kinds = [part.get("type") for part in value if isinstance(part, dict)] if isinstance(value, list) else []
     if media := [kind for kind in kinds if isinstance(kind, str) and kind != "text"]:
         raise InputError(f"{raw.place}: {field}: has a part of type {_shown(media[0])}; {_TEXT_ALONE}")
     if not isinstance(value, str):
         raise InputError(f"{raw.place}: {field}: must be text (given: {_shown(value)}); write a string")
-    if not _is_whole(value):
-        raise InputError(f"{raw.place}: {field}: has half a surrogate pair; write complete characters")
+    check_storable(raw, field, value)
     return value
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from instruct.base.bounds import TemplateError
 from instruct.base.errors import InputError
-from instruct.data.chats import is_answer, weight_of
+from instruct.data.formats import is_answer
 from instruct.data.templates import (
     DEFAULT,
     GEMMA_CHANNEL,
@@ -76,7 +76,7 @@ class ChatTemplate:
         """A chat as the fewest texts in which each answer follows exactly the prompt that the model is asked with.
 
         Args:
-            row: as `chat_row` returns it.
+            row: as `to_row` returns it.
             context: the weight of the context; above 0, answers in it that have a weight are pieces, too.
             more: further arguments of the template.
 
@@ -93,10 +93,11 @@ class ChatTemplate:
         first = 1 if "messages" in row else len(row["prompt"])
         weights: dict[int, tuple[float, bool]] = {}  # by answer
         for index, message in enumerate(messages[1:], start=1):
-            if index >= first and is_answer(message):
-                weights[index] = weight_of(message), True
-            elif context and is_answer(message, of_any_weight=True) and weight_of(message) != 1:
-                weights[index] = context * weight_of(message), False
+            weight = message.get("weight", 1.0)
+            if index >= first and weight and is_answer(message):
+                weights[index] = weight, True
+            elif context and weight != 1 and is_answer(message):
+                weights[index] = context * weight, False
         answers = [*weights]
         facts: Counter[str] = Counter()
         replies = [self._reply(messages[: index + 1], more, facts) for index in answers]

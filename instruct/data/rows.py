@@ -17,8 +17,7 @@ from instruct.base.errors import InputError, counted
 from instruct.data.arrow import RowFolder, batches, select
 from instruct.data.bad_rows import BadRows, OnBadRow
 from instruct.data.cards import DatasetCard, Documents, Format, Template, check_purpose
-from instruct.data.chats import TrainOn
-from instruct.data.formats import KEYS, columns_of, detect_format, to_row, unread_columns, unread_note
+from instruct.data.formats import KEYS, TrainOn, columns_of, detect_format, to_row, unread_columns, unread_note
 from instruct.data.nulls import null_note
 from instruct.data.sources import RawRow, is_text_file, read_file, read_source, read_texts
 
@@ -60,7 +59,7 @@ class RowSet:
         sha256: of the rows; independent of the file that they came from.
         notes: warnings for the user, one line each.
         format: of the source's rows; None of a mixture, unless all of it is `text`.
-        turns: of chats, the number of answers, and of turns that are not trained on, see `chat_row`.
+        turns: of chats, the number of answers, and of turns that are not trained on, see `to_row`.
     """
 
     dataset: Dataset
@@ -103,7 +102,7 @@ class RowReader:
         format: that the rows must have, which is that of the training rows, if they are to be evaluated on; once a row
             was read, the one that they have.
         bad: takes the malformed rows; without it, the first one stops.
-        turns: counts the turns of chats, see `chat_row`.
+        turns: counts the turns of chats, see `to_row`.
     """
 
     card: DatasetCard | None = None

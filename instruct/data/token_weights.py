@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from instruct.base.errors import InputError
-from instruct.data.chats import MOST_WEIGHT, read_weight
+from instruct.data.formats import MOST_WEIGHT, is_weight
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,10 +31,8 @@ def check_prompt_weight(weight: Any, train_on: str) -> None:
     Raises:
         ValueError: the message begins with the option.
     """
-    try:
-        read_weight(weight)
-    except InputError:
-        raise ValueError(f"prompt_loss_weight is {weight!r}; it must be a number from 0 to {MOST_WEIGHT:,}") from None
+    if weight is not None and not is_weight(weight):
+        raise ValueError(f"prompt_loss_weight is {weight!r}; it must be a number from 0 to {MOST_WEIGHT:,}")
     if weight and train_on == "all_tokens":
         raise ValueError("prompt_loss_weight: train_on all_tokens trains prompts as answers; drop one of them")
 

@@ -20,8 +20,7 @@ from instruct.base.errors import InputError, counted
 from instruct.base.output import progress
 from instruct.data.arrow import batches, numbers, select
 from instruct.data.bad_rows import BadRows, OnBadRow
-from instruct.data.chats import TrainOn, has_answer, weight_of
-from instruct.data.formats import Prompt
+from instruct.data.formats import Prompt, TrainOn
 from instruct.data.replies import ChatTemplate
 from instruct.data.rows import RowSet
 from instruct.data.templates import DEFAULT, Rendering
@@ -344,7 +343,7 @@ class RowEncoder:
             pieces[i] = []
             try:
                 more = rows[i].get("chat_template_kwargs") or {}
-                if has_answer(rows[i]):
+                if rows[i].get("weight", 1.0):
                     texts += [(i, *own) for own in self.template.rows(rows[i], self._context, **more)]
                 else:
                     pieces[i].append(([], []))
@@ -369,7 +368,7 @@ class RowEncoder:
 
     def _joined(self, pieces: list[list[int]], weights: list[tuple[float, bool]], row: Mapping[str, Any]) -> EncodedRow:
         """A row from the token ids of its pieces, context and answers in turn; there are none without an answer."""
-        if not has_answer(row):
+        if not row.get("weight", 1.0):
             return EncodedRow([], 0, (), "fully_masked")
         if not pieces:
             return EncodedRow([], 0, (), "empty")
@@ -385,7 +384,7 @@ class RowEncoder:
             if self.prompt_weight is None:
                 weight = float(weight > 0)
             if weight:
-                spans.append((begin, end, weight * (1.0 if self.prompt_weight is None else weight_of(row))))
+                spans.append((begin, end, weight * (1.0 if self.prompt_weight is None else row.get("weight", 1.0))))
         trained = ((0, ends[-1]),) if self.train_on == "all_tokens" else tuple(answers)
         status: Status = "kept"
         if self.max_length is not None and trained[0][0] >= self.max_length:
@@ -409,7 +408,7 @@ class RowEncoder:
                     f"{place}: this text has {len(ids):,} tokens, more than max_length {self.max_length}; set "
                     "packing to true and packing_strategy to bfd_split or wrapped, which split it, or raise max_length"
                 )
-            weight = weight_of(row)
+            weight = row.get("weight", 1.0)
             if not weight:
                 yield EncodedRow([], 0, (), "fully_masked")
                 continue

@@ -12,8 +12,7 @@ from instruct.base.errors import InputError
 from instruct.base.output import warn
 from instruct.data.arrow import RowFolder, batches
 from instruct.data.bad_rows import BadRows
-from instruct.data.chats import TrainOn
-from instruct.data.formats import MEDIA, columns_of, detect_format, has_text, unread_note
+from instruct.data.formats import MEDIA, TrainOn, columns_of, detect_format, has_text, unread_note
 from instruct.data.nulls import ArrowRows, null_note
 from instruct.data.rows import RowReader, load_rows, stored, stored_features
 from instruct.data.sources import RawRow

@@ -19,7 +19,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.machine import check_gpu_is_usable
 from instruct.base.models import has_bfloat16_instructions
 from instruct.data.bad_rows import ON_BAD_ROW
-from instruct.data.chats import TRAIN_ON
+from instruct.data.formats import TRAIN_ON
 from instruct.data.token_weights import check_prompt_weight
 from instruct.objectives import Objective
 from instruct.objectives.built_in import OBJECTIVES

@@ -10,7 +10,7 @@ from instruct.base.errors import InputError, Problems, one_line
 from instruct.base.models import ModelOptions, model_path
 from instruct.data.arrow import RowFolder, numbers
 from instruct.data.cards import Format
-from instruct.data.chats import TRAIN_ON, TrainOn
+from instruct.data.formats import TRAIN_ON, TrainOn
 from instruct.data.mixture import mix
 from instruct.data.options import DataOptions, SourceOptions, template_of
 from instruct.data.rows import SPLIT_SEED, RowSet, load_rows, split_rows

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
 from encoded_rows import encode_row
 from small_tokenizers import CHATML, small_tokenizer, text_of
 
-from instruct.data.chats import chat_row
+from instruct.data.formats import to_row
 from instruct.data.rows import load_rows
+from instruct.data.sources import RawRow
 from instruct.data.tokens import chat_token_ids, encode_rows, prompt_token_ids
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -24,7 +24,7 @@ THREE = chat("One?", "It is 1.", "Two?", "It is 2.", "Three?", "It is 3.")
 
 
 def encoded(tokenizer: Any, messages: list[dict[str, Any]], train_on: Any = "assistant_turns", **more: Any) -> Any:
-    row = chat_row(messages, None, train_on, Counter())
+    row = to_row(RawRow("r", 1, {"messages": messages}), "messages", "chat", train_on)
     assert row is not None
     return encode_row(tokenizer, {**row, **more}, None, train_on)
 
@@ -91,7 +91,6 @@ def test_a_file_of_chats_reports_the_turns_that_are_not_trained_on(write):
     rows = [{"messages": THREE}, {"messages": second}]
     found = load_rows(None, files=[write("chats.jsonl", rows)])
     assert found.turns == {"answers": 5, "opening": 1, "empty": 1, "after": 1}
-    assert chat_row(second[:2], None, "assistant_turns", Counter()) is None
     assert found.notes == [
         "1 assistant turn at the start of a chat, without a prompt: context, not trained on",
         "1 assistant turn without text: context, not trained on",

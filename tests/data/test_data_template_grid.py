@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from row_sets import row_set
 from small_tokenizers import small_tokenizer, text_of
 from template_replies import REPLIES, Call
 
-from instruct.data.chats import chat_row
+from instruct.data.formats import to_row
+from instruct.data.sources import RawRow
 from instruct.data.templates import Rendering
 from instruct.data.tokens import EncodedRows, encode_rows
 
@@ -129,7 +129,8 @@ def encoded(name: str, rendering: Rendering, max_length: int | None = None) -> t
     rows = []
     for turns in CELLS.values():
         tools = TOOLS if any(turn.calls for turn in turns) else None
-        rows.append(chat_row([turn.given() for turn in turns], tools, "assistant_turns", Counter()))
+        raw = RawRow("r", 1, {"messages": [turn.given() for turn in turns], "tools": tools})
+        rows.append(to_row(raw, "messages", "chat"))
     found = encode_rows(tokenizer_of(name), row_set(*rows), max_length, "assistant_turns", rendering, "skip")
     cells = list(CELLS)
     return found, [cells[int(problem.split(":")[1]) - 1] for problem in found.bad]

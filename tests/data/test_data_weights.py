@@ -19,7 +19,7 @@ from row_sets import row_set
 from small_tokenizers import small_tokenizer, text_of
 
 from instruct.base.errors import InputError
-from instruct.data.chats import MOST_WEIGHT
+from instruct.data.formats import MOST_WEIGHT
 from instruct.data.mixture import mix
 from instruct.data.options import DataOptions
 from instruct.data.rows import load_rows

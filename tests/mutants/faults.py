@@ -95,14 +95,14 @@ FAULTS = [
     Fault(
         "a row's weight is ignored",
         "instruct/data/tokens.py",
-        "(1.0 if self.prompt_weight is None else weight_of(row))",
+        '(1.0 if self.prompt_weight is None else row.get("weight", 1.0))',
         "1.0",
         "tests/data/test_data_weights.py::test_every_format_of_every_file_takes_a_weight",
     ),
     Fault(
         "a turn's weight is ignored",
         "instruct/data/replies.py",
-        "weights[index] = weight_of(message), True",
+        "weights[index] = weight, True",
         "weights[index] = 1.0, True",
         "tests/data/test_data_weights.py::test_prompts_of_completions_are_weighed_and_their_own_answers_as_context",
     ),
