@@ -23,7 +23,7 @@ def encode_row(
     Raises:
         InputError: the template needs several rows for this chat; else as `encode_rows`.
     """
-    rows = next(RowEncoder(tokenizer, max_length, train_on, rendering).encode([row], [None]))
+    rows = RowEncoder(tokenizer, max_length, train_on, rendering).encode(row, None)
     if len(rows) > 1:
         raise InputError(f"the chat template needs {len(rows)} rows for this chat; encode its answers one by one")
     return rows[0]

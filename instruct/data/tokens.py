@@ -1,7 +1,7 @@
 """Token ids with a loss mask and weights. Training and generation both tokenize their prompts here.
 
 A prompt has the same tokens in training and in generation. Only answers and their end tokens are trained on: the
-completion of a plain prompt, and the answers of a chat that `replies.py` finds; with a `prompt_weight` also what comes
+completion of a plain prompt, and the answers of a chat that `masks.py` finds; with a `prompt_weight` also what comes
 before them. Of a plain text, which has no prompt, every token is.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -21,7 +21,7 @@ from instruct.base.output import progress
 from instruct.data.arrow import batches, numbers, select
 from instruct.data.bad_rows import BadRows, OnBadRow
 from instruct.data.formats import Prompt, TrainOn
-from instruct.data.replies import ChatTemplate
+from instruct.data.masks import ChatTemplate, piece_token_ids, rendered_token_ids
 from instruct.data.rows import RowSet
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.data.token_weights import Span, count_weights, weighted_labels
@@ -51,7 +51,7 @@ class EncodedRow:
         trained: where the parts that are trained on begin and end, before truncation, in order: answers with their end
             tokens, or everything.
         status: `kept`: complete; `truncated`: an answer lost its end token and possibly more; `fully_masked`: no token
-            of an answer is left to train on, or all have weight 0; `empty`: there was no response.
+            of an answer is left to train on, or all have weight 0. `empty`, of a RowSet's row: there was no response.
         spans: what has a loss, before truncation, with its weights.
     """
 
@@ -225,7 +225,7 @@ def prompt_token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, renderi
     """
     if isinstance(prompt, str):
         return text_token_ids(tokenizer, [prompt])[0]
-    return _without_special(tokenizer, [rendering.render(tokenizer, prompt, prompt=True)])[0]
+    return rendered_token_ids(tokenizer, [rendering.render(tokenizer, prompt, prompt=True)])[0]
 
 
 def encode_rows(
@@ -305,13 +305,11 @@ class RowEncoder:
         """What each row of a batch of a RowSet's data set becomes, if it has something to learn, as
         `EncodedRows.encoded`; counts them."""
         counts = self.counts
-        rows, places = [], []
-        for row, place in zip(batch["row"], batch["place"], strict=True):
-            if row:
-                rows.append(json.loads(row))
-                places.append(place)
+        rows = [(json.loads(text), place) for text, place in zip(batch["row"], batch["place"], strict=True) if text]
         counts.update(read=len(batch["row"]), empty=len(batch["row"]) - len(rows))
-        for place, parts in zip(places, self.encode(rows, places), strict=True):
+        are_texts = bool(rows) and "text" in rows[0][0]
+        encoded = self._texts(rows) if are_texts else (self.encode(row, place) for row, place in rows)
+        for (_, place), parts in zip(rows, encoded, strict=True):
             statuses = {part.status for part in parts}
             if parts:
                 counts[statuses.pop() if len(statuses) == 1 else "truncated"] += 1
@@ -329,37 +327,31 @@ class RowEncoder:
             yield [{name: getattr(part, name) for name in (*LISTS, *NUMBERS, "status")} | about for part in parts]
             counts["chat"] += 1
 
-    def encode(self, rows: Sequence[Mapping[str, Any]], places: Sequence[str | None]) -> Iterator[list[EncodedRow]]:
-        """Of each row the rows to train on: none if it is bad, several if the template needs them."""
-        if rows and "text" in rows[0]:
-            yield from ([row] for row in self._texts(rows, places))
-            return
-        # A file may have rows of both kinds; each kind is one call of the tokenizer.
-        plain = [i for i, row in enumerate(rows) if not _is_chat(row)]
-        own_pieces = _plain_pieces(self.tokenizer, [rows[i] for i in plain])
-        pieces = {i: [(own, [(1.0, True)])] for i, own in zip(plain, own_pieces, strict=True)}
-        texts: list[tuple[int, list[str], list[tuple[float, bool]]]] = []
-        for i in (i for i, row in enumerate(rows) if _is_chat(row)):
-            pieces[i] = []
-            try:
-                more = rows[i].get("chat_template_kwargs") or {}
-                if rows[i].get("weight", 1.0):
-                    texts += [(i, *own) for own in self.template.rows(rows[i], self._context, **more)]
-                else:
-                    pieces[i].append(([], []))
-            except TemplateError:  # wrong for every row
-                raise
-            except InputError as error:
-                error = InputError(f"{places[i]}: {error}" if places[i] else str(error))
-                if self.bad is None:
-                    raise error from None
-                self.bad.add(error)
-                self.counts["rejected"] += 1
-        tokens = chat_token_ids(self.tokenizer, [own for _, own, _ in texts])
-        for (i, _, weights), ids in zip(texts, tokens, strict=True):
-            pieces[i].append((ids, weights))
-        for i, row in enumerate(rows):
-            yield [self._joined(own, weights, row) for own, weights in pieces[i]]
+    def encode(self, row: Mapping[str, Any], place: str | None) -> list[EncodedRow]:
+        """The rows to train on: none if the row is bad, several if the template needs them."""
+        if not row.get("weight", 1.0):
+            return [EncodedRow([], 0, (), "fully_masked")]
+        if isinstance(row.get("prompt"), str):
+            return [self._joined(self._plain(row), [(1.0, True)], row)]
+        try:
+            texts = self.template.rows(row, self._context)
+            return [self._joined(piece_token_ids(self.tokenizer, own), weights, row) for own, weights in texts]
+        except TemplateError:  # wrong for every row
+            raise
+        except InputError as error:
+            error = InputError(f"{place}: {error}" if place else str(error))
+            if self.bad is None:
+                raise error from None
+            self.bad.add(error)
+            self.counts["rejected"] += 1
+            return []
+
+    def _plain(self, row: Mapping[str, Any]) -> list[list[int]]:
+        """The tokens of a plain prompt and its completion, tokenized separately."""
+        if self.tokenizer.eos_token_id is None:
+            raise InputError("the tokenizer has no end token, so the model could not learn to stop; set its eos_token")
+        answer = self.tokenizer(row["completion"], add_special_tokens=False)["input_ids"]
+        return [*text_token_ids(self.tokenizer, [row["prompt"]]), [*answer, self.tokenizer.eos_token_id]]
 
     @property
     def _context(self) -> float:
@@ -367,11 +359,7 @@ class RowEncoder:
         return 1.0 if self.train_on == "all_tokens" else self.prompt_weight or 0.0
 
     def _joined(self, pieces: list[list[int]], weights: list[tuple[float, bool]], row: Mapping[str, Any]) -> EncodedRow:
-        """A row from the token ids of its pieces, context and answers in turn; there are none without an answer."""
-        if not row.get("weight", 1.0):
-            return EncodedRow([], 0, (), "fully_masked")
-        if not pieces:
-            return EncodedRow([], 0, (), "empty")
+        """A row from the token ids of its pieces, context and answers in turn."""
         ends = list(itertools.accumulate(map(len, pieces), initial=0))
         spans: list[Span] = []
         answers = []
@@ -393,14 +381,14 @@ class RowEncoder:
             status = "truncated"
         return EncodedRow(list(itertools.chain(*pieces))[: self.max_length], ends[-1], trained, status, tuple(spans))
 
-    def _texts(self, rows: Sequence[Mapping[str, Any]], places: Sequence[str | None]) -> Iterator[EncodedRow]:
+    def _texts(self, rows: Sequence[tuple[Mapping[str, Any], str]]) -> Iterator[list[EncodedRow]]:
         """Each text with the tokenizer's special tokens and an end token, as SFTTrainer has it; trained on as a
         whole."""
         end = self.tokenizer.eos_token_id
         if end is None:
             raise InputError("the tokenizer has no end token to mark the end of a text; set eos_token")
-        tokens = self.tokenizer([row["text"] for row in rows])["input_ids"]
-        for row, ids, place in zip(rows, tokens, places, strict=True):
+        tokens = self.tokenizer([row["text"] for row, _ in rows])["input_ids"]
+        for (row, place), ids in zip(rows, tokens, strict=True):
             if ids[-1] != end:
                 ids = [*ids, int(end)]
             if self.max_length is not None and len(ids) > self.max_length:
@@ -410,10 +398,10 @@ class RowEncoder:
                 )
             weight = row.get("weight", 1.0)
             if not weight:
-                yield EncodedRow([], 0, (), "fully_masked")
+                yield [EncodedRow([], 0, (), "fully_masked")]
                 continue
-            span = 0, len(ids), weight if self.prompt_weight is not None else 1.0
-            yield EncodedRow(ids, len(ids), ((0, len(ids)),), "kept", (span,))
+            span = 0, len(ids), 1.0 if self.prompt_weight is None else weight
+            yield [EncodedRow(ids, len(ids), ((0, len(ids)),), "kept", (span,))]
 
 
 def begins_twice(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> bool:
@@ -421,71 +409,11 @@ def begins_twice(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> bool
     return len(ids) > 1 and ids[0] == ids[1] == tokenizer.bos_token_id
 
 
-def _is_chat(row: Mapping[str, Any]) -> bool:
-    return "messages" in row or isinstance(row["prompt"], list)
-
-
-def _plain_pieces(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str, Any]]) -> list[list[list[int]]]:
-    """The tokens of plain prompts and completions, tokenized separately; none if the completion is blank."""
-    if not rows:
-        return []
-    if tokenizer.eos_token_id is None:
-        raise InputError("the tokenizer has no end token, so the model could not learn to stop; set its eos_token")
-    prompts = text_token_ids(tokenizer, [row["prompt"] for row in rows])
-    answers = tokenizer([row["completion"] for row in rows], add_special_tokens=False)["input_ids"]
-    pieces = []
-    for row, prompt, answer in zip(rows, prompts, answers, strict=True):
-        pieces.append([prompt, [*answer, tokenizer.eos_token_id]] if row["completion"].strip() else [])
-    return pieces
-
-
-def chat_token_ids(tokenizer: PreTrainedTokenizerBase, chats: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-    """The token ids of every piece of chats (see `ChatTemplate.rows`).
-
-    The tokens before an answer are those of the prompt that generation would use, so that the model answers from what
-    it has seen. Each prompt and each answer has to be a prefix of the whole chat in tokens, too; where one is not,
-    because its last token would merge with what follows, the pieces are tokenized separately.
-
-    Raises:
-        InputError: separately tokenized pieces have another text than the chat.
-    """
-    texts = ["".join(pieces) for pieces in chats]
-    starts = [list(itertools.accumulate(pieces[:-1])) for pieces in chats]
-    whole = iter(_without_special(tokenizer, texts))
-    prefixes = iter(_without_special(tokenizer, itertools.chain(*starts)))
-    listed = []
-    for pieces in chats:
-        ids = next(whole)
-        before = [next(prefixes) for _ in pieces[:-1]]
-        if all(ids[: len(prefix)] == prefix for prefix in before):
-            bounds = [0, *map(len, before), len(ids)]
-            listed.append([ids[begin:end] for begin, end in itertools.pairwise(bounds)] if pieces else [])
-            continue
-        apart = _without_special(tokenizer, pieces)
-        if tokenizer.decode(list(itertools.chain(*apart))) != tokenizer.decode(ids):
-            if any(context[-1:].isspace() for context in pieces[0::2]):
-                raise TemplateError(
-                    "the chat template ends a prompt in white space, which the tokenizer merges with the answer that "
-                    "follows; use a chat template without that white space"
-                )
-            raise InputError(
-                "the tokenizer merges the start of an answer with the text before it; change how that answer starts"
-            )
-        listed.append(apart)
-    return listed
-
-
-def _without_special(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> list[list[int]]:
-    """A chat template writes its special tokens itself."""
-    texts = list(texts)
-    ids: list[list[int]] = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-    return ids
-
-
 def text_token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
     """The tokens of texts with the tokenizer's special tokens, but never an end token, which text could follow."""
     ids: list[list[int]] = tokenizer(texts)["input_ids"] if texts else []
+    end = [tokenizer.eos_token_id]
     # Some tokenizers append the end token to every text. An empty text would not show it: some begin with that token.
-    if tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id:
+    if any(row[-1:] == end for row in ids) and tokenizer("a")["input_ids"][-1:] == end:
         return [row[:-1] for row in ids]
     return ids

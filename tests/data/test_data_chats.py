@@ -9,9 +9,10 @@ from encoded_rows import encode_row
 from small_tokenizers import CHATML, small_tokenizer, text_of
 
 from instruct.data.formats import to_row
+from instruct.data.masks import piece_token_ids
 from instruct.data.rows import load_rows
 from instruct.data.sources import RawRow
-from instruct.data.tokens import chat_token_ids, encode_rows, prompt_token_ids
+from instruct.data.tokens import encode_rows, prompt_token_ids
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 
@@ -135,8 +136,5 @@ def test_pieces_that_merge_are_tokenized_separately():
     core = Tokenizer(models.BPE({"a": 0, "\n": 1, "\n\n": 2, ".": 3}, [("\n", "\n")]))
     core.decoder = decoders.Fuse()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core)
-    assert chat_token_ids(tokenizer, [["a\n", "a."], ["a\n", "\na."], []]) == [
-        [[0, 1], [0, 3]],
-        [[0, 1], [1, 0, 3]],
-        [],
-    ]
+    assert piece_token_ids(tokenizer, ["a\n", "a."]) == [[0, 1], [0, 3]]
+    assert piece_token_ids(tokenizer, ["a\n", "\na."]) == [[0, 1], [1, 0, 3]]

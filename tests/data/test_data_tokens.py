@@ -178,7 +178,6 @@ def test_every_row_is_counted():
     assert list(encoded.encoded["status"]) == statuses
     assert encoded.counts == {"kept": 0, "truncated": 4, "empty": 1, "fully_masked": 2}
     assert encode_rows(tokenizer, plain, None).counts == {"kept": 6, "truncated": 0, "empty": 1, "fully_masked": 0}
-    assert encode_row(tokenizer, {"prompt": "p", "completion": " "}, 8).status == "empty"
 
     dataset = encoded.dataset()
     assert dataset.column_names == ["input_ids", "labels"]
@@ -186,24 +185,6 @@ def test_every_row_is_counted():
     assert length_percentiles(encoded)["total"] == {50: 10, 90: 11, 95: 11, 99: 11, 100: 11}
     with pytest.raises(InputError, match="max_length 0: must be at least 1"):
         encode_rows(tokenizer, plain, 0)
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.tuples(st.booleans(), TEXT, ANSWER), min_size=1, max_size=8))
-def test_a_batch_is_encoded_like_its_single_rows(rows):
-    tokenizer = small_tokenizer(before="<s>")
-    made = [
-        {"prompt": [{"role": "user", "content": p}], "completion": [{"role": "assistant", "content": c}]}
-        if chat
-        else {"prompt": p, "completion": c}
-        for chat, p, c in rows
-    ]
-    encoded = encode_rows(tokenizer, row_set(*made), 20).encoded
-    columns = ("input_ids", "labels", "status", "length", "completion_length")
-    single = [encode_row(tokenizer, row, 20) for row in made]
-    assert {name: list(encoded[name]) for name in columns} == {
-        name: [getattr(row, name) for row in single] for name in columns
-    }
 
 
 def test_end_tokens_inside_answers_are_counted(smollm2_tokenizer):

@@ -74,22 +74,22 @@ FAULTS = [
     Fault(
         "a plain answer's end token is not trained",
         "instruct/data/tokens.py",
-        "[prompt, [*answer, tokenizer.eos_token_id]]",
-        "[prompt, answer]",
+        "[*answer, self.tokenizer.eos_token_id]]",
+        "answer]",
         "tests/data/test_data_tokens.py::test_a_plain_prompt_gets_the_start_token_but_no_end_token",
     ),
     Fault(
         "a chat's end token is not trained",
-        "instruct/data/replies.py",
+        "instruct/data/masks.py",
         "return rest.removesuffix(end.after) + end.learned",
         "return rest.removesuffix(end.after)",
         "tests/data/test_data_chats.py::test_every_answer_with_its_end_token_is_trained_on_and_nothing_else",
     ),
     Fault(
         "the tokenizer adds special tokens to the template's",
-        "instruct/data/tokens.py",
-        'tokenizer(texts, add_special_tokens=False)["input_ids"] if texts',
-        'tokenizer(texts)["input_ids"] if texts',
+        "instruct/data/masks.py",
+        'tokenizer(list(texts), add_special_tokens=False)["input_ids"]',
+        'tokenizer(list(texts))["input_ids"]',
         "tests/data/test_data_tokens.py::test_a_plain_prompt_gets_the_start_token_but_no_end_token",
     ),
     Fault(
@@ -101,7 +101,7 @@ FAULTS = [
     ),
     Fault(
         "a turn's weight is ignored",
-        "instruct/data/replies.py",
+        "instruct/data/masks.py",
         "weights[index] = weight, True",
         "weights[index] = 1.0, True",
         "tests/data/test_data_weights.py::test_prompts_of_completions_are_weighed_and_their_own_answers_as_context",

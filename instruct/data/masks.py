@@ -1,18 +1,20 @@
-"""What a model is asked and what it should reply, for each answer of a chat, as the chat template has it.
+"""Which text of a chat is trained on: rendered, marked answer by answer, and checked by the prefix.
 
 The template is asked, never parsed. Rendered up to an answer, it gives the prompt that a server will send; rendered
 with the answer, it gives the prompt and the reply with its end. So templates need no `{% generation %}` markers. An
-answer is not trained if its text, its thinking, its tool calls or the tools did not reach the text.
+answer is not trained if its text, its thinking, its tool calls or the tools did not reach the text. The tokens before
+an answer are those of its prompt.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from instruct.base.bounds import TemplateError
 from instruct.base.errors import InputError
@@ -22,11 +24,13 @@ from instruct.data.templates import (
     GEMMA_CHANNEL,
     MODES,
     Rendering,
-    is_text,
     takes_system,
     text_of,
     thinking_of,
 )
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _PROBE = "probe"
 _EMPTY_THOUGHT = re.compile(r"\s*(<think>)?\s*</think>|<think>\s*</think>|<\|channel>thought\s*<channel\|>")
@@ -64,21 +68,17 @@ class ChatTemplate:
     tokenizer: Any
     rendering: Rendering = DEFAULT
     facts: Counter[str] = field(default_factory=Counter)
-    _ends: dict[bool, _AnswerEnd] = field(default_factory=dict, init=False, repr=False)
 
     def render(self, messages: Sequence[Any], *, prompt: bool = False, **more: Any) -> str:
         """The chat as text, see `Rendering.render`."""
         return self.rendering.render(self.tokenizer, messages, prompt=prompt, **more)
 
-    def rows(
-        self, row: Mapping[str, Any], context: float = 0.0, **more: Any
-    ) -> list[tuple[list[str], list[tuple[float, bool]]]]:
+    def rows(self, row: Mapping[str, Any], context: float) -> list[tuple[list[str], list[tuple[float, bool]]]]:
         """A chat as the fewest texts in which each answer follows exactly the prompt that the model is asked with.
 
         Args:
             row: as `to_row` returns it.
             context: the weight of the context; above 0, answers in it that have a weight are pieces, too.
-            more: further arguments of the template.
 
         Returns:
             Of each text its pieces, alternately context and an answer with its end token; the last is an answer. And of
@@ -87,8 +87,7 @@ class ChatTemplate:
         Raises:
             InputError: the template does not reproduce a prompt or an answer.
         """
-        if row.get("tools"):
-            more["tools"] = row["tools"]
+        more = {**row.get("chat_template_kwargs", {}), **({"tools": row["tools"]} if "tools" in row else {})}
         messages = [*row["messages"]] if "messages" in row else [*row["prompt"], *row["completion"]]
         first = 1 if "messages" in row else len(row["prompt"])
         weights: dict[int, tuple[float, bool]] = {}  # by answer
@@ -102,7 +101,7 @@ class ChatTemplate:
         facts: Counter[str] = Counter()
         replies = [self._reply(messages[: index + 1], more, facts) for index in answers]
         self._check_prompt(messages[: answers[-1]], replies[-1][0], more | self._mode(messages[answers[-1]], more))
-        facts["system"] = messages[0]["role"] == "system" and not self._takes_system
+        facts["system"] = messages[0]["role"] == "system" and not takes_system(self.tokenizer)
         self.facts += facts
         texts: list[tuple[str, list[str], list[tuple[float, bool]]]] = []
         for index, (prompt, reply) in zip(answers, replies, strict=True):
@@ -119,10 +118,17 @@ class ChatTemplate:
         message = messages[-1]
         thinking, text = self._thinking(message)
         default, more = more, more | self._mode(message, more)
-        end = self._end(bool(thinking) or self.rendering.empty_thinking)
+        end = self._ends[bool(thinking) or self.rendering.empty_thinking]
         prompt = self.render(messages[:-1], prompt=True, **more)
-        rest, chat = self._first_right(messages, prompt, end, more)
-        self._check_calls(chat, more)
+        first_problem = None
+        for rest, chat in self._written(messages, prompt, more):
+            problem = self._problem(rest, message, end)
+            if problem is None:
+                self._check_calls(chat, more)
+                break
+            first_problem = first_problem or problem
+        else:
+            raise self._unusable(first_problem or "changes the prompt of this row", row=True)
         reply = self._ended(rest, end)
         off = {**more, **dict.fromkeys(MODES, False)}
         is_on = self._thinks and off != more and prompt != self.render(messages[:-1], prompt=True, **off)
@@ -157,18 +163,6 @@ class ChatTemplate:
             return {}
         return dict.fromkeys(MODES, bool(self._thinking(message)[0]) or self.rendering.empty_thinking)
 
-    def _first_right(
-        self, messages: list[Any], prompt: str, end: _AnswerEnd, more: dict[str, Any]
-    ) -> tuple[str, list[Any]]:
-        """The first that `_written` has with nothing wrong."""
-        problem = None
-        for rest, chat in self._written(messages, prompt, more):
-            wrong = self._problem(rest, messages[-1], end)
-            if wrong is None:
-                return rest, chat
-            problem = problem or wrong
-        raise self._unusable(problem or "changes the prompt of this row", row=True)
-
     def _written(self, messages: list[Any], prompt: str, more: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
         """What the model may write after the prompt, as the template renders the last message; best first.
 
@@ -196,16 +190,16 @@ class ChatTemplate:
         calls = message.get("tool_calls")
         if thinking and thinking.strip() not in rest:
             return "does not render the thinking of an answer (reasoning_content)"
-        if thinking or calls or not is_text(message.get("content")):
-            return None if calls or text.strip() in rest else "does not render the text of an answer"
-        before = None
+        if calls:
+            return None
+        if thinking:
+            return None if text.strip() in rest else "does not render the text of an answer"
         # A template may render a text without white space at its ends.
-        for form in (text, text.lstrip("\n"), text.rstrip(), text.lstrip(), text.strip()):
-            if before is None and rest.endswith(form + end.after):
-                before = rest.removesuffix(form + end.after)
-        if before is None or not (before in ("", end.before) or _EMPTY_THOUGHT.fullmatch(before.strip())):
-            return "changes the answer of this row"
-        return None
+        forms = (text, text.lstrip("\n"), text.rstrip(), text.lstrip(), text.strip())
+        before = next((rest.removesuffix(form + end.after) for form in forms if rest.endswith(form + end.after)), None)
+        if before is not None and (before in ("", end.before) or _EMPTY_THOUGHT.fullmatch(before.strip())):
+            return None
+        return "changes the answer of this row"
 
     def _check_calls(self, messages: list[Any], more: dict[str, Any]) -> None:
         """Refuse a last message whose tool calls, or one of them, did not reach the text."""
@@ -276,20 +270,15 @@ class ChatTemplate:
         return token
 
     @cached_property
-    def _takes_system(self) -> bool:
-        return takes_system(self.tokenizer)
-
-    @cached_property
     def _thinks(self) -> bool:
         """Whether the template knows thinking: it has a switch, or opens a thought."""
         on, off = (self.render(_ASKED, prompt=True, **dict.fromkeys(MODES, mode)) for mode in (True, False))
         return on != off or on.rstrip().endswith("<think>")
 
-    def _end(self, thinks: bool) -> _AnswerEnd:
-        """The text around an answer, found with a chat of one turn."""
-        if thinks not in self._ends:
-            self._ends[thinks] = self._find_end(thinks)
-        return self._ends[thinks]
+    @cached_property
+    def _ends(self) -> dict[bool, _AnswerEnd]:
+        """The text around an answer with and without thinking, found with a chat of one turn."""
+        return {thinks: self._find_end(thinks) for thinks in (False, True)}
 
     def _find_end(self, thinks: bool) -> _AnswerEnd:
         mode = {} if not self.rendering.arguments.keys().isdisjoint(MODES) else dict.fromkeys(MODES, thinks)
@@ -338,3 +327,36 @@ def _without_opening(prompt: str, reply: str) -> str:
     """The reply to a prompt that has opened its thought."""
     openings = (GEMMA_CHANNEL + "thought\n", "<think>\n", "<think>")
     return next((reply[len(o) :] for o in openings if prompt.endswith(o) and reply.startswith(o)), reply)
+
+
+def piece_token_ids(tokenizer: PreTrainedTokenizerBase, pieces: Sequence[str]) -> list[list[int]]:
+    """The token ids of every piece of a text, see `ChatTemplate.rows`.
+
+    The tokens before an answer are those of the prompt that generation would use, so that the model answers from what
+    it has seen. Each prompt and each answer has to be a prefix of the whole text in tokens, too; where one is not,
+    because its last token would merge with what follows, the pieces are tokenized separately.
+
+    Raises:
+        InputError: separately tokenized pieces have another text than the whole.
+    """
+    ids, *prefixes = rendered_token_ids(tokenizer, ["".join(pieces), *itertools.accumulate(pieces[:-1])])
+    if all(ids[: len(prefix)] == prefix for prefix in prefixes):
+        bounds = [0, *map(len, prefixes), len(ids)]
+        return [ids[begin:end] for begin, end in itertools.pairwise(bounds)]
+    apart = rendered_token_ids(tokenizer, pieces)
+    if tokenizer.decode(list(itertools.chain(*apart))) != tokenizer.decode(ids):
+        if any(context[-1:].isspace() for context in pieces[0::2]):
+            raise TemplateError(
+                "the chat template ends a prompt in white space, which the tokenizer merges with the answer that "
+                "follows; use a chat template without that white space"
+            )
+        raise InputError(
+            "the tokenizer merges the start of an answer with the text before it; change how that answer starts"
+        )
+    return apart
+
+
+def rendered_token_ids(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> list[list[int]]:
+    """The tokens of rendered texts: a chat template writes its special tokens itself."""
+    ids: list[list[int]] = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    return ids
