@@ -10,6 +10,7 @@ from instruct.base.cards import packaged_folder
 from instruct.base.errors import InputError
 from instruct.data.cards import load_dataset_card
 from instruct.data.evaluation import load_eval_set
+from instruct.data.overlap import find_overlap
 from instruct.data.rows import load_rows
 
 NAMES = sorted(path.stem for path in packaged_folder("data").glob("*.yaml"))
@@ -48,14 +49,8 @@ def test_the_starter_evaluation_set_shares_no_instruction_with_the_starter_set()
     assert [row["instruction"] for row in found.baseline] == [prompt.instruction for prompt in found.prompts]
     assert all(row["output"].strip() for row in found.baseline)
 
-    def normal(text: str) -> str:
-        return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
-
-    rows = load_rows(load_dataset_card("starter"), template="chat").rows
-    asked = {normal(row["prompt"][-1]["content"]) for row in rows}
-    prompts = {normal(prompt.instruction) for prompt in found.prompts}
-    assert len(prompts) == len(found.prompts)
-    assert not prompts & asked
+    rows = load_rows(load_dataset_card("starter"))
+    assert find_overlap([prompt.instruction for prompt in found.prompts], rows)["exact"] == 0
 
 
 def test_files_of_a_card_are_relative_to_the_card(write, tmp_path, monkeypatch):
@@ -76,14 +71,13 @@ def test_an_evaluation_card_is_not_trained_on():
 
 GOOD = "name: mine\npurpose: train\nformat: alpaca\nlicence: none\nsource: {files: [a.jsonl]}\n"
 WRONG = [
-    (GOOD.replace("format", "fromat"), "the key 'format' is missing; add it"),
-    (GOOD + "colum: data\n", "unknown key 'colum' (nearest: column"),
-    (GOOD.replace("alpaca", "alpacca"), "format: must be 'alpaca', 'sharegpt', 'messages', 'prompt_c"),
     (GOOD.replace("{files: [a.jsonl]}", "{}"), "source: give exactly one of hub (a data set's id) and files (a list)"),
     (GOOD.replace("[a.jsonl]", "[a.jsonl], split: test"), "source: split requires hub; remove it"),
     (GOOD.replace("[a.jsonl]", "[]"), "source.files: is too short, with fewer entries than 1"),
     (GOOD + "baseline: {files: [b.json]}\n", "(top level): baseline is for evaluation cards; remove it"),
     (GOOD.replace("train", "eval") + "column: data\n", "(top level): an evaluation card needs format: alpaca and"),
+    (GOOD.replace("alpaca", "text") + "template: chat\n", "(top level): template is for prompts; remove it from a"),
+    (GOOD + "documents: line\n", "(top level): documents is for format: text; remove it"),
 ]
 
 
@@ -94,8 +88,3 @@ def test_an_invalid_card_is_refused_in_one_line(text, message, write):
         load_dataset_card(path)
     assert str(error.value).startswith(f"{path}: {message}")
     assert "\n" not in str(error.value)
-
-
-def test_an_unknown_card_names_the_nearest():
-    with pytest.raises(InputError, match=r"unknown data card 'alpaca_gpt5' \(nearest: alpaca_gpt4"):
-        load_dataset_card("alpaca_gpt5")

@@ -48,30 +48,10 @@ LLAMA_2 = (
     "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}"
     "{{ ' '  + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"
 )
-MISTRAL = (
-    "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}"
-    "{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
-    "{% elif message['role'] == 'assistant' %}{{ ' ' + message['content'] + eos_token}}{% endif %}{% endfor %}"
-)
-ZEPHYR = (
-    "{% for message in messages %}\n"
-    "{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + message['content'] + eos_token }}"
-    "\n{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + message['content'] + eos_token }}"
-    "\n{% elif message['role'] == 'assistant' %}\n{{ '<|assistant|>\n'  + message['content'] + eos_token }}"
-    "\n{% endif %}\n{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}"
-)
 
 
 @pytest.mark.parametrize(
-    ("template", "begin", "end"),
-    [
-        (CHATML, "", "<|im_end|>"),
-        (LLAMA_2, " ", " </s>"),
-        (MISTRAL, " ", "</s>"),
-        (ZEPHYR, "", "</s>"),
-    ],
-    ids=["ChatML", "Llama-2", "Mistral", "Zephyr"],
+    ("template", "begin", "end"), [(CHATML, "", "<|im_end|>"), (LLAMA_2, " ", " </s>")], ids=["ChatML", "Llama-2"]
 )
 def test_every_answer_with_its_end_token_is_trained_on_and_nothing_else(template, begin, end):
     tokenizer = small_tokenizer(template)

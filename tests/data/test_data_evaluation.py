@@ -101,11 +101,6 @@ def test_a_separate_baseline_file_is_joined_by_instruction(write, tmp_path):
     assert str(error.value).startswith(f"{answers}: has no answer to 'a?' of mine; ")
 
 
-def test_a_training_card_is_refused_as_an_evaluation_set():
-    with pytest.raises(InputError, match=r"card starter: is a training set; name an eval"):
-        load_eval_set("starter")
-
-
 def test_turns_of_a_conversation_are_known_by_their_ids_or_by_the_messages_before_them():
     turns = EvalPrompt("Hi?", "chat", id="81", later=("And?",)).answered(["Ho.", "So."], "m")
     assert conversations(turns) == {"81, turn 1": "81", "81, turn 2": "81"}

@@ -142,32 +142,3 @@ def test_what_cannot_be_downloaded_is_refused_in_one_line_with_a_remedy(hub, tmp
     ):
         assert line.startswith(start)
         assert "\n" not in line
-
-
-PREFIXES = """
-import json
-from instruct.data.cards import Cut, load_dataset_card
-from instruct.data.prefixes import load_prefixes
-from instruct.base.errors import InputError
-try:
-    found = load_prefixes(load_dataset_card({card!r}), Cut())
-    print(json.dumps([[each.id, each.text, each.reference] for each in found.prefixes]))
-except InputError as error:
-    print(json.dumps(str(error)))
-"""
-
-
-@pytest.mark.slow
-def test_a_corpus_is_cut_from_its_split_and_column_and_a_missing_split_is_refused(hub, tmp_path):
-    hub.repositories["me/stories"] = {"test.jsonl": jsonl([{"story": " Once upon a time"}, {"story": "No"}])}
-    path = tmp_path / "card.yaml"
-    card = (
-        "name: mine\nlicence: none\npurpose: continue\nformat: text\ncolumn: story\n"
-        "source: {{hub: me/stories, split: {split}}}\ncut: {{prefix: 2 words, continuation: 1 words}}\n"
-    )
-    path.write_text(card.format(split="test"))
-    found = json.loads(hub.run(PREFIXES.format(card=str(path))).splitlines()[-1])
-    assert found == [["stories:1", " Once upon", " a"]]
-    path.write_text(card.format(split="dev"))
-    error = json.loads(hub.run(PREFIXES.format(card=str(path))).splitlines()[-1])
-    assert error.startswith("data set me/stories: has no split 'dev'")

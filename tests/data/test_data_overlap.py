@@ -10,7 +10,6 @@ from row_sets import row_set
 
 from instruct.data.formats import alpaca_prompt, alpaca_request
 from instruct.data.overlap import N, find_overlap, overlap_text, words
-from instruct.data.rows import load_rows
 
 LONG = "What would you say to a friend who has lost a very good job today?"  # 15 words
 
@@ -48,16 +47,6 @@ def test_the_search_finds_what_comparing_everything_finds(prompts, rows):
     assert found["short"] == sum(len(prompt) < N for prompt in prompts)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(0, 50), min_size=N, max_size=40), st.integers(0, 40), st.integers(0, 40))
-def test_thirteen_words_are_found_wherever_they_are(numbers, before, after):
-    prompt = " ".join(f"w{n}" for n in numbers)
-    text = " ".join([*(f"x{n}" for n in range(before)), *prompt.split()[:N], *(f"y{n}" for n in range(after))])
-    assert find_overlap([prompt], row_set({"text": text}))["found"] == {1: "r:1"}
-    broken = text.replace(f"w{numbers[N // 2]} ", "z ")
-    assert find_overlap([prompt], row_set({"text": broken}))["found"] == {}
-
-
 def test_requests_are_compared_whole_and_everything_by_thirteen_words():
     prompts = ["Say hello!", "It is red.", LONG, "Bonjour"]
     rows = [
@@ -68,15 +57,6 @@ def test_requests_are_compared_whole_and_everything_by_thirteen_words():
     assert find_overlap(prompts, row_set(*rows)) == {
         "prompts": 4, "rows": 3, "exact": 2, "shared": 1, "short": 3, "found": {1: "r:1", 3: "r:2", 4: "r:3"},
     }  # fmt: skip
-
-
-def test_the_words_of_a_template_do_not_count(write):
-    rows = [{"instruction": "Add the numbers.", "input": "1, 2", "output": "3"}]
-    file = write("rows.jsonl", rows)
-    for template in ("alpaca", "chat"):
-        found = load_rows(None, files=[file], template=template)  # type: ignore[arg-type]
-        assert find_overlap(["Add the numbers.\n\n1, 2"], found)["exact"] == 1
-        assert find_overlap([alpaca_prompt("Something else entirely.")], found)["shared"] == 0
 
 
 @given(st.text(), st.text())

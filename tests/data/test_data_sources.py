@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import io
 import json
@@ -28,11 +29,9 @@ ROWS = [
 ]
 
 
-def write_csv(path: Path, rows: list[dict[str, Any]]) -> str:
-    import csv
-
+def write_csv(path: Path, rows: list[dict[str, Any]], **dialect: str) -> str:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, list(rows[0]), **dialect)
         writer.writeheader()
         writer.writerows(rows)
     return str(path)
@@ -51,6 +50,8 @@ def test_every_file_type_gives_the_same_rows(tmp_path, write):
         write("bom.jsonl", "\ufeff\n" + "\n\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS)),
         write_csv(tmp_path / "c.csv", ROWS),
         write_parquet(tmp_path / "d.parquet", ROWS),
+        write_csv(tmp_path / "semicolons.csv", ROWS, delimiter=";"),
+        write_csv(tmp_path / "tabs.csv", ROWS, delimiter="\t"),
         write("UPPER.JSONL", "".join(json.dumps(row) + "\r\n" for row in ROWS)),
     ]
     for file in files:
@@ -143,17 +144,6 @@ def test_a_missing_file_is_refused_in_one_line(tmp_path):
         load_rows(None, files=[str(tmp_path)])
     with pytest.raises(InputError, match="no card and no files"):
         load_rows(None)
-
-
-@pytest.mark.parametrize("separator", [";", "\t"])
-def test_csv_as_excel_saves_it(tmp_path, separator):
-    path = tmp_path / "rows.csv"
-    lines = [["instruction", "output"], ["Wie heißt das bitte?", '"Käse; und\tBrot, ja"'], ["b", "c"]]
-    path.write_text("\r\n".join(map(separator.join, lines)), encoding="utf-8-sig", newline="")
-    assert [row.fields for row in read_file(path)] == [
-        {"instruction": "Wie heißt das bitte?", "output": "Käse; und\tBrot, ja"},
-        {"instruction": "b", "output": "c"},
-    ]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])

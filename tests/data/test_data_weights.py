@@ -20,8 +20,6 @@ from small_tokenizers import small_tokenizer, text_of
 
 from instruct.base.errors import InputError
 from instruct.data.formats import MOST_WEIGHT
-from instruct.data.mixture import mix
-from instruct.data.options import DataOptions
 from instruct.data.rows import load_rows
 from instruct.data.sources import RawRow
 from instruct.data.token_weights import float32, split_labels, weighted_labels, weights_line, weights_record
@@ -175,14 +173,6 @@ def test_a_label_keeps_its_token_and_a_float32(weight, token):
     assert weights.tolist() == [1.0, float32(weight), 1.0]
     assert float32(weight) == pytest.approx(weight, rel=1e-6)
     assert weighted_labels([token], [(0, 1, 1.0)]) == [token]
-
-
-def test_a_mixture_has_the_rows_weights(write):
-    chats = write("chats.jsonl", [{**ROWS["messages"], "weight": weight} for weight in (2, 0, 0.5)])
-    plain = write("plain.jsonl", [ROWS["prompt_completion"]])
-    options = DataOptions.model_validate({"mixture": [{"files": [file], "weight": 0.5} for file in (chats, plain)]})
-    sets = [encode_rows(small_tokenizer(), load_rows(None, files=[file]), None) for file in (chats, plain)]
-    assert mix(options, sets).weights == {2.0: 4, 0.5: 4, 1.0: 4}
 
 
 def test_prompts_of_completions_are_weighed_and_their_own_answers_as_context():
