@@ -6,10 +6,8 @@ import contextlib
 import fcntl
 import os
 import shutil
-import signal
 import socket
 import tempfile
-import threading
 import time
 import uuid
 import weakref
@@ -28,11 +26,12 @@ _BATCH = 1000
 _PREFIX = f".rows-{socket.gethostname()}-"
 # Seconds before a folder that nobody has locked may be removed.
 _NEW = 60
-_folders: weakref.WeakSet[RowFolder] = weakref.WeakSet()
 
 
 class RowFolder:
     """A new folder for Arrow files that nobody else can read; removed by `close`, or with the last reference to it.
+
+    What a process that was killed has left there is removed first.
 
     Args:
         parent: where to make it (default: the system's folder for temporary files).
@@ -56,10 +55,6 @@ class RowFolder:
         except OSError as error:
             raise _unwritable(parent, error) from None
         self.close = weakref.finalize(self, _remove, self.path, made, os.getpid(), _locked(self.path))
-        _folders.add(self)
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, _remove_and_end)
 
     def store(self, rows: Iterable[dict[str, Any]], features: Features) -> Dataset:
         """Rows as a data set on disk.
@@ -118,14 +113,6 @@ def _remove(folder: Path, made: list[Path], process: int, lock: int | None) -> N
     with contextlib.suppress(OSError):  # not empty
         for parent in made:
             parent.rmdir()
-
-
-def _remove_and_end(number: int, frame: object) -> None:
-    """End by the signal, as without this handler, after removing the folders: a scheduler stops a job this way."""
-    for folder in list(_folders):
-        folder.close()
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
 
 
 def _unwritable(folder: Path, error: OSError) -> InputError:

@@ -103,11 +103,3 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path):
         process.send_signal(signal.SIGKILL)
     RowFolder(tmp_path).close()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_terminated_process_leaves_nothing_and_ends_by_the_signal(tmp_path):
-    with another_process_in(tmp_path / "run") as process:
-        assert list((tmp_path / "run").glob(".rows-*"))
-        process.terminate()
-    assert process.returncode == -signal.SIGTERM
-    assert list(tmp_path.iterdir()) == []
