@@ -11,7 +11,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, Problems, one_line
 from instruct.data.bad_rows import LISTED
-from instruct.data.cards import DatasetCard, Source, check_purpose, load_dataset_card
+from instruct.data.cards import DatasetCard, check_purpose, load_dataset_card
 from instruct.data.formats import text_field, with_cluster
 from instruct.data.prompts import (
     EvalPrompt,
@@ -73,12 +73,10 @@ def load_eval_set(
     raw: list[RawRow] = []
     for file in files or ():
         path = Path(file).expanduser()
-        if not is_text_file(path):
+        if is_text_file(path):  # a prompt on each line that is not blank
+            raw += (row for row in read_texts(path) if row.fields["text"].strip())
+        else:
             raw += read_file(path)
-            continue
-        for row in read_texts(path):  # a prompt on each line that is not blank
-            if row.fields["text"].strip():
-                raw.append(RawRow(row.origin, row.row, {"instruction": row.fields["text"]}))
     if files:
         name = "+".join(Path(file).stem for file in files)
         say_unread(raw, *map(prompt_column, raw), cluster_column)
@@ -123,12 +121,6 @@ def _asked(rows: Iterable[RawRow]) -> list[RawRow]:
             )
         asked.append(row)
     return asked
-
-
-def _by_id(source: Source, card: DatasetCard) -> dict[str, RawRow]:
-    """The rows of a file of answers, by the id of the question or else by the instruction."""
-    rows = list(read_source(source, card.folder, section="answers"))
-    return {id_of(row) or read_prompt(row, "").request: row for row in rows}
 
 
 @dataclass(frozen=True)
@@ -262,7 +254,10 @@ def _baseline_of(card: DatasetCard, prompts: Iterable[EvalPrompt]) -> list[dict[
     """The card's answers to the prompts, from the file for a prompt's data set."""
     assert card.baseline is not None
     sources = card.baseline if isinstance(card.baseline, dict) else {"": card.baseline}
-    answers = {part: _by_id(source, card) for part, source in sources.items()}
+    answers = {}  # by the id of the question or else by the instruction
+    for part, source in sources.items():
+        told = read_source(source, card.folder, section="answers")
+        answers[part] = {id_of(row) or read_prompt(row, "").request: row for row in told}
     rows: list[dict[str, Any]] = []
     for prompt in prompts:
         by_id = answers.get(prompt.dataset, answers.get("", {}))

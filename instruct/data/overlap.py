@@ -6,7 +6,6 @@ in lower case, without punctuation.
 
 from __future__ import annotations
 
-import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +53,6 @@ def find_overlap(prompts: Sequence[str], rows: RowSet) -> dict[str, Any]:
             whole.setdefault(own, []).append(number)
         for start in range(len(own) - N + 1):
             grams.setdefault(own[start : start + N], []).append(number)
-    pairs = set(itertools.chain.from_iterable(map(itertools.pairwise, grams)))
     exact: set[int] = set()
     shared: set[int] = set()
     places: dict[int, str] = {}
@@ -64,8 +62,8 @@ def find_overlap(prompts: Sequence[str], rows: RowSet) -> dict[str, Any]:
             matches = whole.get(tuple(of_row), ()) if is_request else ()
             exact.update(matches)
             shared_here: set[int] = set()
-            for gram in _candidates(of_row, pairs):
-                shared_here.update(grams.get(gram, ()))
+            for start in range(len(of_row) - N + 1):
+                shared_here.update(grams.get(tuple(of_row[start : start + N]), ()))
             shared |= shared_here
             for number in (*matches, *shared_here):
                 places.setdefault(number, place)
@@ -86,17 +84,6 @@ def overlap_text(overlap: Mapping[str, Any]) -> str:
         f"{exact:,} of {prompts:,} evaluation prompts ({shares[0]}) are in the training data word for word, {shared:,} "
         f"({shares[1]}) share {N} words in a row with it"
     )
-
-
-def _candidates(own: Sequence[str], pairs: set[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
-    """The 13-grams of a text that can be among those that `pairs`, their pairs of neighbors, come from.
-
-    A 13-gram has 12 pairs of neighbors, exactly one of which is a 12th pair of the text: only those are looked up.
-    """
-    for middle in range(0, len(own) - 1, N - 1):
-        if (own[middle], own[middle + 1]) in pairs:
-            for start in range(max(0, middle - N + 2), min(middle, len(own) - N) + 1):
-                yield tuple(own[start : start + N])
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:

@@ -19,8 +19,6 @@ from instruct.data.formats import to_row, with_cluster, word_field
 from instruct.data.rows import RowReader
 from instruct.data.sources import RawRow, is_text_file
 
-_WORD = re.compile(r"\S+")
-
 
 @dataclass(frozen=True)
 class Prefix:
@@ -181,7 +179,7 @@ def _texts(rows: Iterator[RawRow], cut: Cut, column: str, counts: Counter[str]) 
             reason = "blank"
         elif cut.min_characters and len(text) < cut.min_characters:
             reason = "too few characters"
-        elif cut.min_words and len(_first_words(text, cut.min_words)) < cut.min_words:
+        elif cut.min_words and len(text.split()) < cut.min_words:
             reason = "too few words"
         elif cut.without and cut.without in text:
             reason = "with the pattern"
@@ -195,13 +193,10 @@ def _pieces(text: str, cut: Cut, tokenizer: Any) -> Iterator[tuple[str, str | No
     """The beginning of a text as a prefix and its reference; with `cut.windows`, one such pair after another."""
     assert cut.prefix is not None
     lengths = [parse_length(length) for length in (cut.prefix, cut.continuation) if length is not None]
-    # Of a text that is cut once, no more is looked at than is needed: a line may have millions of words.
-    words = sum(number for number, _ in lengths)
-    once = not cut.windows and all(unit == "words" for _, unit in lengths)
     ends: dict[Unit, list[int]] = {}  # of each word or token; a part of a character ends where that does
     for unit in {unit for _, unit in lengths}:
         if unit == "words":
-            ends[unit] = _first_words(text, words if once else None)
+            ends[unit] = [match.end() for match in re.finditer(r"\S+", text)]
         else:
             offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
             ends[unit] = [end for _, end in offsets]
@@ -217,11 +212,6 @@ def _pieces(text: str, cut: Cut, tokenizer: Any) -> Iterator[tuple[str, str | No
         if not cut.windows or bounds[-1] == start:
             return
         start = bounds[-1]
-
-
-def _first_words(text: str, most: int | None) -> list[int]:
-    """Where the first words of a text end, or all of them."""
-    return [match.end() for match in itertools.islice(_WORD.finditer(text), most)]
 
 
 def _unique_name(origin: str, names: dict[str, str]) -> str:
