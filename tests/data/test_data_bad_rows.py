@@ -36,17 +36,6 @@ def test_what_a_template_drops_is_not_trained(write):
     assert len(error.value.problems) == 3
 
 
-def test_a_few_rejected_rows_are_left_out_and_many_stop(write):
-    few = load_rows(None, files=[write("few.jsonl", [*[FINE] * 10, CALLS])])
-    assert encoded(few).counts["rejected"] == 1
-    many = load_rows(None, files=[write("many.jsonl", [*[FINE] * 8, CALLS])])
-    with pytest.raises(InputErrors, match=r"rejects 1 of 9 rows; fix them, or set on_bad_row: skip"):
-        encoded(many)
-    assert encoded(many, "skip").counts["kept"] == 8
-    with pytest.raises(InputError, match="does not render tool call 1"):
-        encoded(load_rows(None, files=[write("all.jsonl", [CALLS])]), "skip")
-
-
 def test_what_is_wrong_with_every_row_is_said_once(write):
     for count, also in ((50, "row 20, …"), (3, "row 3")):
         rows = load_rows(None, files=[write("rows.jsonl", [CALLS] * count)])

@@ -86,7 +86,6 @@ TWO_COLUMNS = archive(
 UNREADABLE = [
     ("bad.jsonl", LINE + "\n{'instruction': 'x'}\n", "bad.jsonl, row 3: is not JSON (Expecting property name"),
     ("list.jsonl", LINE + '["x"]\n', "list.jsonl, row 2: is a JSON array, not an object; write"),
-    ("deep.jsonl", "[" * 100_000 + "\n", "deep.jsonl, row 1: is not JSON (maximum recursion depth exceeded"),
     (
         "latin.jsonl",
         LINE.encode() + b'{"a": "\xe9"}\n',
@@ -95,22 +94,15 @@ UNREADABLE = [
     ("bad.json", '[\n{"a": 1},\n{"a" 2}\n]', "bad.json, line 3: is not JSON (Expecting ':' delimiter); fix that line"),
     ("item.json", '[{"instruction": "a", "output": "b"}, 3]', "item.json, row 2: is a JSON number, not an object"),
     ("empty.json", "", "empty.json: has no rows; give a file with at least one"),
-    ("head.csv", "instruction,output\n", "head.csv: has no rows; give a file with at least one"),
     ("short.csv", "instruction,output\na,b\nc\n", "short.csv, row 2: must have the 2 fields of the header; quote"),
     (
         "quote.csv",
         'instruction,output\na,"b\n',
         "quote.csv, row 1: is not CSV (unexpected end of data); fix its quotes",
     ),
-    (
-        "latin.csv",
-        b"instruction,output\na,b\n\xe9,c\n",
-        "latin.csv, line 3: is not UTF-8 text; save the file as UTF-8",
-    ),
     ("bad.parquet", b"PAR0", "bad.parquet: is not a Parquet file ("),
     ("rows.xml", LINE, "rows.xml: unknown file type '.xml'; give a .json, .jsonl, .csv, .parquet file"),
     ("rows.parquet.gz", LINE, "rows.parquet.gz: unknown file type '.gz'; give a .json, .jsonl, .csv, .parquet file"),
-    ("rows", LINE, "rows: unknown file type '(no suffix)'; give a .json, .jsonl, .csv, .parquet file"),
     ("twice.jsonl", LINE + '\n{"a": [{"b": 1, "b": 2}]}', "twice.jsonl, row 3: has the key 'b' 2 times; keep one of"),
     ("twice.json", '[{"a": [{}]}, {"a": 1, "a": 2}]', "twice.json, row 2: has the key 'a' 2 times; keep one of them"),
     ("twice.csv", "a,b,a\n1,2,3\n", "twice.csv, header: has the column 'a' 2 times; keep one of them"),
@@ -124,7 +116,6 @@ UNREADABLE = [
     ("rows.tar.gz", gzip.compress(TAR), "rows.tar.gz: holds a tar archive; unpack it and give the files inside"),
     ("rows.txt", TAR, "rows.txt: holds a tar archive; unpack it and give the files inside"),
     ("zip.txt", bz2.compress(b"a"), "zip.txt, line 1: is not UTF-8 text; save the file as UTF-8, or unpack it"),
-    ("utf16.csv", "a,b\n1,2\n".encode("utf-16"), "utf16.csv, line 1: is not UTF-8 text; save the file as UTF-8"),
 ]
 
 

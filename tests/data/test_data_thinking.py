@@ -29,24 +29,13 @@ def encoded(name: str, file: str, rendering: Rendering) -> tuple[EncodedRows, li
     return found, [text_of(tokenizer, row["input_ids"]) for row in found.encoded]
 
 
-def test_an_answer_never_stands_inside_an_open_thought(write):
-    file = write("rows.jsonl", [PLAIN, PLAIN, THINKS])
-    found, texts = encoded("qwen3_5_think", file, Rendering())
-    assert [text.partition("assistant\n")[2] for text in texts] == [
-        *["<think>\n\n</think>\n\nIt is 1.<|im_end|>"] * 2,
-        "<think>\nHm.\n</think>\n\nIt is 1.<|im_end|>",
-    ]
+def test_the_plan_says_how_answers_are_asked(write):
+    found, _ = encoded("qwen3_5_think", write("rows.jsonl", [PLAIN, PLAIN, THINKS]), Rendering())
     assert found.notes == [
         "1 answer with thinking, 2 without, asked with thinking turned off",
         '2 answers after a prompt that a server sends only with chat_template_kwargs {"enable_thinking": false}',
     ]
-    assert (found.facts["thinking"], found.facts["without"]) == (1, 2)
-
-
-def test_empty_thoughts_are_named_in_the_plan(write):
-    found, texts = encoded("qwen3_5_think", write("rows.jsonl", [PLAIN]), Rendering(empty_thinking=True))
-    assert texts[0].endswith("assistant\n<think>\n\n</think>\n\nIt is 1.<|im_end|>")
-    assert found.encoded[0]["loss_tokens"] == len("\n</think>\n\nIt is 1.") + 1
+    found, _ = encoded("qwen3_5_think", write("rows.jsonl", [PLAIN]), Rendering(empty_thinking=True))
     assert Counter(found.facts) == Counter(answers=1, without=1, empty=1, ends=1, asked_on=0)
 
 

@@ -13,7 +13,6 @@ from small_tokenizers import CHATML, small_tokenizer, text_of
 
 from instruct.base.errors import InputError
 from instruct.data.formats import to_row
-from instruct.data.prompts import EvalPrompt
 from instruct.data.rows import load_rows
 from instruct.data.sources import RawRow
 from instruct.data.tokens import encode_rows, length_percentiles, prompt_token_ids
@@ -63,16 +62,6 @@ def test_the_mask_covers_only_the_answer_and_its_end_token(
     assert any(label != -100 for label in cut.labels) == (cut.status != "fully_masked")
 
 
-@settings(deadline=None)
-@given(instruction=TEXT)
-def test_prompt_tokens_equal_the_tokenizers(smollm2_tokenizer, instruction):
-    chat = EvalPrompt(instruction, "").render("chat")
-    own = smollm2_tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=False)
-    assert prompt_token_ids(smollm2_tokenizer, chat) == own
-    plain = EvalPrompt(instruction, "").render("alpaca")
-    assert prompt_token_ids(smollm2_tokenizer, plain) == smollm2_tokenizer(plain)["input_ids"]
-
-
 def test_a_plain_prompt_gets_the_start_token_but_no_end_token():
     begins = small_tokenizer(before="<s>")
     assert text_of(begins, prompt_token_ids(begins, "hi")) == "<s>hi"
@@ -88,30 +77,6 @@ def test_a_plain_prompt_gets_the_start_token_but_no_end_token():
     assert text_of(ends, prompt_token_ids(ends, USER)) == (
         "<|im_start|>user\nSay hello<|im_end|>\n<|im_start|>assistant\n"
     )
-
-
-TRIMS = CHATML.replace("m.content", "m.content | trim")
-SPACE = (
-    "{% for m in messages %}{% if m.role == 'user' %}[I]{{ m.content }}[/I]{% else %} {{ m.content }}</s>{% endif %}"
-    "{% endfor %}"
-)
-
-
-@pytest.mark.parametrize(
-    ("template", "expected"),
-    [
-        (CHATML, "  hello there\n<|im_end|>"),
-        (TRIMS, "hello there<|im_end|>"),
-        (SPACE, "   hello there\n</s>"),
-        (CHATML.replace("<|im_end|>", ""), "  hello there\n</s>"),
-    ],
-)
-def test_the_answer_is_trained_on_as_the_template_renders_it(template, expected):
-    tokenizer = small_tokenizer(template)
-    row = {"prompt": USER, "completion": [{"role": "assistant", "content": "  hello there\n"}]}
-    assert responses(tokenizer, row) == expected
-    encoded = encode_row(tokenizer, row, None)
-    assert encoded.input_ids[: -encoded.completion_length] == prompt_token_ids(tokenizer, USER)
 
 
 REFUSED = [

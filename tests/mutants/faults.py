@@ -69,7 +69,7 @@ FAULTS = [
         "instruct/data/tokens.py",
         "if number % 2 else (self._context, False)",
         "if number % 2 else (1.0, False)",
-        "tests/data/test_data_tokens.py::test_the_answer_is_trained_on_as_the_template_renders_it",
+        "tests/data/test_data_template_grid.py::test_each_answer_is_trained_after_the_prompt_of_a_server[qwen3]",
     ),
     Fault(
         "a plain answer's end token is not trained",
@@ -97,7 +97,7 @@ FAULTS = [
         "instruct/data/tokens.py",
         '(1.0 if self.prompt_weight is None else row.get("weight", 1.0))',
         "1.0",
-        "tests/data/test_data_weights.py::test_every_format_of_every_file_takes_a_weight",
+        "tests/data/test_data_weights.py::test_every_format_takes_a_weight",
     ),
     Fault(
         "a turn's weight is ignored",
