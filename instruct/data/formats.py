@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -14,7 +13,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.parsing import RepeatedKeyError, parse_json
 from instruct.data.cards import Format, Template
 from instruct.data.sources import RawRow
-from instruct.data.templates import REASONING, is_text, text_of
+from instruct.data.templates import REASONING
 
 Message = dict[str, Any]
 Prompt = str | list[Message]
@@ -243,10 +242,10 @@ def _messages(raw: RawRow, field: str, turns: Counter[str], role_of_text: str | 
                 f"{raw.place}: {where}.{keys[0]}: unknown role {_shown(name)}; known are {', '.join(roles)}"
             )
         role = roles[name]
-        if is_text(content):
-            content = text_of({"content": content})
-        elif content is None and role in _MORE:
+        if content is None and role in _MORE:
             content = ""
+        elif isinstance(content, list) and content and all(map(_is_text_part, content)):  # as servers join them
+            content = "\n".join(part["text"] for part in content)
         more: Message = {}
         if role == "assistant":
             more = _of_answer(turn, f"{raw.place}: {where}")
@@ -257,6 +256,10 @@ def _messages(raw: RawRow, field: str, turns: Counter[str], role_of_text: str | 
         unused = turn.keys() - {*keys, *_MORE.get(role, ())}
         turns.update(f"unused key {one_line(key, 40)}" for key in turn if key in unused and turn[key] is not None)
     return messages
+
+
+def _is_text_part(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
 # What a turn may say besides its role and content.
@@ -436,11 +439,9 @@ def with_cluster(row: RawRow, column: str | None) -> RawRow:
 
 def _field(raw: RawRow, name: str, *, optional: bool = False) -> Any:
     if name not in raw.fields and not optional:
-        near = difflib.get_close_matches(name, map(str, raw.fields), n=1)
-        hint = f"; nearest: {one_line(near[0], 60)}" if near else ""
         raise InputError(
-            f"{raw.place}: no column {name!r} (columns: {raw.columns}{hint}); "
-            "rename the column, or name the format in a data card"
+            f"{raw.place}: no column {name!r} (columns: {raw.columns}); rename the column, or name the format in a "
+            "data card"
         )
     return raw.fields.get(name)
 

@@ -25,7 +25,6 @@ from instruct.data.templates import (
     MODES,
     Rendering,
     takes_system,
-    text_of,
     thinking_of,
 )
 
@@ -218,7 +217,7 @@ class ChatTemplate:
         if more.get("tools") and self.render(messages, prompt=True, **{**more, "tools": None}) == prompt:
             raise self._unusable("does not render the row's tools", row=True)
         for index, message in enumerate(messages):
-            text = text_of(message).strip()
+            text = message["content"].strip()
             if message["role"] != "assistant" and text and text not in prompt:
                 changed = [*messages[:index], {**message, "content": _PROBE}, *messages[index + 1 :]]
                 if self.render(changed, prompt=True, **more) == prompt:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from instruct.base.bounds import RejectedChatError, TemplateError, apply_template
 from instruct.base.cards import nearest
@@ -116,16 +116,15 @@ class Rendering:
             more = {"strftime_now": self.day.strftime, **more}
         modes = {} if self.thinks is None else dict.fromkeys(MODES, self.thinks)
         more = {**modes, **more, "add_generation_prompt": prompt}
-        form = _form_of(tokenizer, template, self.remedy)
-        own = [_as_read(message, form, template) for message in messages]
+        in_parts = _takes_parts(tokenizer, template, self.remedy)
+        own = [_as_read(message, in_parts, template) for message in messages]
         try:
             return str(apply_template(tokenizer, own, self.remedy, **more))
         except RejectedChatError as error:
             # A few templates write a call's arguments as they are, which then have to be text.
             others = [[_with_arguments(message, json.dumps) for message in own]]
-            texts = [message.get("content") for message in own[:2]]
-            if [message["role"] for message in own[:2]] == ["system", "user"] and all(map(is_text, texts)):
-                system, user = map(text_of, own[:2])
+            if [message["role"] for message in messages[:2]] == ["system", "user"]:
+                system, user = (message["content"] for message in messages[:2])
                 others.append([{**own[1], "content": f"{system}\n\n{user}"}, *own[2:]])
             for other in others:
                 if other != own:
@@ -145,14 +144,14 @@ def takes_system(tokenizer: Any) -> bool:
         return False
 
 
-_takes_parts: dict[str, bool] = {}
+_parts: dict[str, bool] = {}
 
 
-def _form_of(tokenizer: Any, template: str | Mapping[str, str], remedy: str) -> Literal["parts", "text"]:
-    """How a template reads a message's content: as text or as a list of parts."""
+def _takes_parts(tokenizer: Any, template: str | Mapping[str, str], remedy: str) -> bool:
+    """Whether a template reads a message's content as a list of parts, not as text."""
     if not isinstance(template, str):
-        return "text"
-    if template not in _takes_parts:
+        return False
+    if template not in _parts:
         chats = [[{"role": "user", "content": content}] for content in (_PROBE, [{"type": "text", "text": _PROBE}])]
         rendered = []
         for chat in chats:
@@ -160,18 +159,17 @@ def _form_of(tokenizer: Any, template: str | Mapping[str, str], remedy: str) -> 
                 rendered.append(_PROBE in apply_template(tokenizer, chat, remedy, chat_template=template))
             except RejectedChatError:
                 rendered.append(False)
-        _takes_parts[template] = rendered == [False, True]
-    return "parts" if _takes_parts[template] else "text"
+        _parts[template] = rendered == [False, True]
+    return _parts[template]
 
 
-def _as_read(message: Mapping[str, Any], form: str, template: str | Mapping[str, str]) -> dict[str, Any]:
+def _as_read(message: Mapping[str, Any], in_parts: bool, template: str | Mapping[str, str]) -> dict[str, Any]:
     """The message as the template reads it: its content as text or parts, its thinking under the template's name."""
-    own = {key: value for key, value in message.items() if key not in (*REASONING, "train")}
+    own = {key: value for key, value in message.items() if key not in REASONING}
     thinking, text = thinking_of(message, template)
     if thinking:
         own[_key_of(str(template)) or REASONING[0]] = thinking
-    if is_text(own.get("content")):
-        own["content"] = text if form == "text" else [{"type": "text", "text": text}]
+    own["content"] = [{"type": "text", "text": text}] if in_parts else text
     return _with_arguments(own, lambda arguments: arguments)
 
 
@@ -184,7 +182,7 @@ def thinking_of(message: Mapping[str, Any], template: str | Mapping[str, str]) -
     Raises:
         InputError: it stands in both places, and differs.
     """
-    thinking, text, written = str(message.get(REASONING[0]) or ""), text_of(message), str(template)
+    thinking, text, written = str(message.get(REASONING[0]) or ""), message["content"], str(template)
     # One that drops all thinking tells it from text, too.
     knows_thinking = _key_of(written) or "'</think>' in content" in written or GEMMA_CHANNEL in written
     inside = _THOUGHT.fullmatch(text) if message.get("role") == "assistant" and knows_thinking else None
@@ -221,24 +219,6 @@ def _with_arguments(message: dict[str, Any], write: Callable[[Any], Any]) -> dic
         own = {**own, "arguments": write(arguments)} if "arguments" in own else own
         calls.append({**call, "function": own} if isinstance(call.get("function"), dict) else own)
     return {**message, "tool_calls": calls}
-
-
-def is_text(content: Any) -> bool:
-    """Whether a message's content is text, or a list of parts that are all text."""
-    if isinstance(content, list):
-        return bool(content) and all(
-            isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
-            for part in content
-        )
-    return isinstance(content, str)
-
-
-def text_of(message: Mapping[str, Any]) -> str:
-    """The text of a message; its parts are joined as servers join them."""
-    content = message.get("content")
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict) and "text" in part)
-    return content if isinstance(content, str) else ""
 
 
 DEFAULT = Rendering()

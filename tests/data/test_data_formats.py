@@ -144,7 +144,7 @@ REFUSED = [
     (
         {"instructions": "Go.", "input": "", "output": "ok"},
         "alpaca",
-        "no column 'instruction' (columns: instructions, input, output; nearest: instructions); "
+        "no column 'instruction' (columns: instructions, input, output); "
         "rename the column, or name the format in a data card",
     ),
     ({"instruction": "Go.", "output": 1.5}, "alpaca", "output: must be text (given: 1.5); write a string"),
