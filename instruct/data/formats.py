@@ -52,8 +52,8 @@ _OPTIONAL: dict[Format, tuple[str, ...]] = {
 }
 SHAREGPT_ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
 ROLES = {role: role for role in ("system", "developer", "user", "assistant", "tool")}
-
-
+# What a turn may say besides its role and content.
+_MORE = {"assistant": ("tool_calls", *REASONING, "train", "weight"), "tool": ("name", "tool_call_id")}
 _MOST_COLUMNS = 10  # named in a note
 # Columns of pictures, film and sound, as TRL's data sets and their models' processors name them.
 MEDIA = ("image", "images", "pixel_values", "video", "videos", "audio", "audios")
@@ -165,6 +165,7 @@ def _answered(
     tools = _tools(raw) if "tools" in _OPTIONAL[format] else None
     if template == "alpaca":  # its rows have one answer
         train_on = "last_turn"
+    # An instruction and its answer are no chat whose turns are counted.
     is_chat = any(isinstance(raw.fields.get(name), list) for name in (*KEYS[format], "history"))
     row = _split(raw, messages, begin, train_on, turns if is_chat else Counter())
     if row is None:
@@ -260,10 +261,6 @@ def _messages(raw: RawRow, field: str, turns: Counter[str], role_of_text: str | 
 
 def _is_text_part(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
-
-
-# What a turn may say besides its role and content.
-_MORE = {"assistant": ("tool_calls", *REASONING, "train", "weight"), "tool": ("name", "tool_call_id")}
 
 
 def _of_answer(turn: Mapping[str, Any], place: str) -> Message:

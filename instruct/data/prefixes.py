@@ -98,7 +98,6 @@ def load_prefixes(
     cut = base.model_copy(update=cut.model_dump(exclude_none=True))
     reader = RowReader(card, files, documents=documents, section="continuations")
     if cut.prefix is None and files and column is None:
-        reader = RowReader(card, files, section="continuations")
         return _already_cut(itertools.islice(reader.raw_rows(), limit), files, cut, cluster_column)
     if cut.prefix is None:
         raise InputError(f"continuations: {_NO_LENGTH}")

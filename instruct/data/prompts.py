@@ -16,6 +16,7 @@ from instruct.data.formats import (
     Message,
     Prompt,
     alpaca_prompt,
+    check_storable,
     text_field,
     turns_before,
     unread_columns,
@@ -178,8 +179,8 @@ def _texts(row: RawRow, name: str) -> tuple[str, ...]:
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         shown = one_line(repr(value), 60)
         raise InputError(f"{row.place}: {name}: must be text or a list of texts (given: {shown}); write a string")
-    read = tuple(text_field(replace(row, fields={name: text}), name) for text in texts)
-    return read if any(text.strip() for text in read) else ()
+    check_storable(row, name, [*texts])
+    return tuple(texts) if any(text.strip() for text in texts) else ()
 
 
 def id_of(row: RawRow) -> str | None:
