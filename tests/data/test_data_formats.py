@@ -206,12 +206,6 @@ def test_an_invalid_row_is_refused_in_one_line(row, format, message):
     assert "\n" not in str(error.value)
 
 
-def test_several_turns_do_not_fit_the_alpaca_template():
-    turns = [{"role": "system", "content": "s"}, *user("c"), *assistant("d")]
-    with pytest.raises(InputError, match=r"row 2: the turns .* \(system, user\) do not fit the alpaca template, which"):
-        to_row(RawRow("my.jsonl", 2, {"messages": turns}), "messages", "alpaca")
-
-
 @pytest.mark.parametrize("format", SAME_ROW)
 def test_columns_of_text_that_a_format_does_not_read_are_named_with_their_share(format, write):
     beside = [{"topic": "history", "empty": " ", "number": 3}, {"topic": None, "tags": [{"a": "b"}]}]
