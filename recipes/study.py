@@ -254,7 +254,9 @@ def candidates(config: ExperimentConfig, rates: list[float], weights: list[float
     systems = {}
     for name, system in config.trained.items():
         for rate, weight in itertools.product(rates, weights if system.objective == "energy" else [None]):
-            over = {"learning_rate": rate} | ({} if weight is None else {"energy_weight": weight})
+            over: dict[str, Any] = {"learning_rate": rate}
+            if weight is not None:
+                over["objective_args"] = {**(system.objective_args or {}), "weight": weight}
             label = f"{name}-lr{rate:g}" + ("" if weight is None else f"-w{weight:g}")
             systems[label] = {**system.model_dump(mode="json"), "seed": 0, **over, "tunes": name}
     return systems
@@ -299,7 +301,7 @@ def tuned_systems(config: ExperimentConfig, rates: list[float], steps: int, seco
     for rule, values in by_rule.items():
         record[f"validation_{rule}"] = {name: value and round(value, 4) for name, value in values.items()}
     record["chosen"] = {
-        rule: {name: {key: system[key] for key in ("learning_rate", "energy_weight")} for name, system in own.items()}
+        rule: {name: {key: system[key] for key in ("learning_rate", "objective_args")} for name, system in own.items()}
         for rule, own in chosen.items()
     }
     write_atomically(run.folder / "tuning.json", json.dumps(record, indent=1) + "\n")

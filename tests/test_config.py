@@ -237,7 +237,7 @@ def test_overrides_of_unknown_keys_are_yaml():
             "demo.yaml: lora: `layers_pattern` cannot be used when `target_modules` is a str",
         ),
         (["--lora.r", "many"], "lora.r: must be a whole number.*given: 'many'"),
-        (["--systems.emo.variant", "papers"], "systems.emo.variant: must be"),
+        (["--systems.emo.seed", "few"], "systems.emo.seed: must be"),
         (["--train.output_dir", "x"], "train.output_dir is set elsewhere"),
         (["--comparisons", "[[emo, gpt]]"], "comparisons: unknown system 'gpt'; known: baseline, emo, mle"),
         (["--name", "../up"], "is not a valid name"),

@@ -27,7 +27,7 @@ def test_every_objective_is_tuned_on_the_same_learning_rates():
     assert all(own == {1e-3, 1e-2} for own in rates.values())
     energy = [system for system in found.values() if system["tunes"] == "energy"]
     assert len(energy) == 4
-    assert {system["energy_weight"] for system in energy} == {5.0, 20.0}
+    assert {system["objective_args"]["weight"] for system in energy} == {5.0, 20.0}
     assert found["mle-lr0.001"]["seed"] == found["emo-lr0.01"]["seed"]
 
 

@@ -108,8 +108,8 @@ class Energy:
     needs = ("cost",)
 
     def __post_init__(self) -> None:
-        require_at_least_0("energy_weight", self.weight)
-        require(self.dim >= 1, f"energy_dim is {self.dim}; it must be at least 1")
+        require_at_least_0("weight", self.weight)
+        require(self.dim >= 1, f"dim is {self.dim}; it must be at least 1")
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         half = torch.full_like(token.ce, 0.5)

@@ -142,9 +142,9 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
         if config.continuations:
             _check_served("continuations", config.continuations.generation, config.model, config.cluster)
     arguments = trainer_arguments(config, first, folder / "checkpoints", data.rows.plain_text)
-    for name, system in config.trained.items() if config.lora is None else ():
+    for name, system in config.trained.items():  # before one of them trains
         objective = trainer_arguments(config, system, folder / "checkpoints", data.rows.plain_text).make_objective()
-        if getattr(objective, "reference", None):  # it reads the model under an adapter
+        if config.lora is None and getattr(objective, "reference", None):  # it reads the model under an adapter
             raise InputError(f"systems.{name}: {FULL_TRAINING}")
     check_trackers(arguments.report_to)
 

@@ -130,13 +130,8 @@ def _finite(value: float | None) -> float | None:
 
 
 def _objective(system: dict[str, Any]) -> str:
-    objective = str(system.get("objective", "?"))
-    if objective == "emo":
-        emphasis = "emphasis emo" if system.get("emphasis") == "emo" else None
-        return ", ".join(filter(None, ("emo", system.get("variant"), emphasis)))
-    if objective == "energy":
-        return f"energy, weight {system.get('energy_weight')}"
-    return f"{objective}, gamma {system.get('gamma')}" if objective in {"mixce", "tailr"} else objective
+    arguments = system.get("objective_args") or {}
+    return ", ".join([str(system.get("objective", "?")), *(f"{name} {value}" for name, value in arguments.items())])
 
 
 def recorded_overlap(manifest: dict[str, Any]) -> OverlapReport | None:

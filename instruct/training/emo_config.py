@@ -26,7 +26,7 @@ from instruct.objectives.built_in import OBJECTIVES
 from instruct.objectives.make import make_objective, name_of
 from instruct.objectives.objective import LogitLoss, made_up_tokens
 from instruct.training.checks import check_parallelism
-from instruct.training.objective_names import OPTIONS, is_own, objective_arguments
+from instruct.training.objective_names import is_own
 
 LOWER_IS_BETTER = re.compile(r"(.*_)?(ce|perplexity|loss)")  # also of one of several evaluation sets: eval_NAME_ce
 COMPARING = ("reduce_lr_on_plateau", "greedy")  # learning rate schedules that follow a metric
@@ -78,24 +78,8 @@ class EMOConfig(SFTConfig):
             a function `(logits, labels) -> losses`, a class or an object (docs/objectives.md, "Write your own"), or
             the name of one, `"my_loss.py:my_loss"` or `"package.module:my_loss"`.
         objective_args (`dict`, *optional*):
-            The arguments of the objective, such as `{"k": 0.5}` for `"power"`; they replace the
-            options below. See [`~instruct.objectives`].
-        emo_variant (`str`, *optional*, defaults to `"official"`):
-            `"paper"` (Eq. 18) or `"official"` (the authors' instruction-tuning code). See
-            [`~instruct.objectives.EMO`].
-        emo_emphasis (`str`, *optional*, defaults to `"mle"`):
-            `"mle"`, or `"emo"` for the authors' mode 2.
-        energy_weight (`float`, *optional*, defaults to `10.0`):
-            The weight of the energy relative to cross-entropy, for `"energy"`, at least 0.
-        energy_dim (`int`, *optional*, defaults to `128`):
-            The width that the unit rows of `transport_cost`'s table are projected to, for `"energy"`. See
-            [`~instruct.objectives.EnergyTable`].
-        gamma (`float`, *optional*, defaults to `0.8`):
-            Mixing coefficient of `"mixce"` (Eq. 17) and `"tailr"` (Eq. 16), in [0, 1].
-        tailr_variant (`str`, *optional*, defaults to `"paper"`):
-            `"paper"` (Eq. 16) or `"official"` (the EMO authors' code). See [`~instruct.objectives.TaiLr`].
-        ent_threshold (`float`, *optional*, defaults to `1.3`):
-            `"ent"` leaves out tokens whose error norm exceeds this, in (0, sqrt 2).
+            The arguments of the objective, such as `{"variant": "paper"}` for `"emo"` (Eq. 18 in place of the
+            authors' instruction-tuning code). See [`~instruct.objectives`].
         transport_cost (`str`, *optional*, defaults to `"fixed"`):
             The cost of moving probability between two tokens, for `"emo"`; the table of embeddings for `"energy"`:
 
@@ -126,13 +110,6 @@ class EMOConfig(SFTConfig):
     assistant_only_loss: bool | None = field(default=None, metadata={"help": "TRL's own mask for chats"})
     objective: str = field(default="emo", metadata={"help": ", ".join(OBJECTIVES)})
     objective_args: dict[str, Any] | None = field(default=None, metadata={"help": "arguments of the objective"})
-    emo_variant: str = field(default="official", metadata={"help": "paper or official"})
-    emo_emphasis: str = field(default="mle", metadata={"help": "mle or emo"})
-    energy_weight: float = field(default=10.0, metadata={"help": "weight of the energy relative to cross-entropy"})
-    energy_dim: int = field(default=128, metadata={"help": "width of the embeddings that energy is measured in"})
-    gamma: float = field(default=0.8, metadata={"help": "mixing coefficient of mixce and tailr, in [0, 1]"})
-    tailr_variant: str = field(default="paper", metadata={"help": "paper or official"})
-    ent_threshold: float = field(default=1.3, metadata={"help": "largest error norm that ent keeps"})
     transport_cost: str = field(default="fixed", metadata={"help": "fixed, or a table's path"})
     chunk_rows: int | None = field(default=None, metadata={"help": "tokens whose logits are in memory at a time"})
     patience: int | None = field(default=None, metadata={"help": "evaluations without improvement before stopping"})
@@ -246,35 +223,16 @@ class EMOConfig(SFTConfig):
             ValueError: an unknown name, or a value out of range.
             InputError: an own objective that cannot be loaded or trained with.
         """
-        self._check_options()
         if self._object is None and is_own(self.objective):
             self._object = make_objective(self.objective, self.objective_args)
         if self._object is not None:
             return self._object
         if self.objective not in OBJECTIVES:
             raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}, or FILE.py:NAME")
-        arguments = objective_arguments(self.objective, vars(self), self.objective_args)
-        for name, option in OPTIONS[self.objective].items():
-            value = getattr(self, option)
-            if value not in (type(self).__dataclass_fields__[option].default, arguments[name]):
-                raise ValueError(
-                    f"{option} is {value!r}, but objective_args.{name} is {arguments[name]!r}; give one of them"
-                )
         try:
-            return make_objective(self.objective, arguments)
+            return make_objective(self.objective, self.objective_args)
         except TypeError as error:
             raise ValueError(f"objective {self.objective}: {one_line(error)}; correct objective_args") from None
-
-    def _check_options(self) -> None:
-        """Refuse an option of another objective, which would change nothing."""
-        mine = set(OPTIONS.get(self.objective, {}).values())
-        for option in dict.fromkeys(name for options in OPTIONS.values() for name in options.values()):
-            if option not in mine and getattr(self, option) != type(self).__dataclass_fields__[option].default:
-                owners = " and ".join(name for name, options in OPTIONS.items() if option in options.values())
-                raise ValueError(
-                    f"{option} is an option of {owners}, not of {self.objective}; remove it, or give the argument in "
-                    "objective_args"
-                )
 
 
 def objective_of(name: str, arguments: Mapping[str, Any]) -> Objective:

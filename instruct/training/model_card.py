@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from enum import Enum
 from pathlib import Path
@@ -11,7 +12,7 @@ from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL, hub_id
 from instruct.data.options import data_label
 from instruct.data.token_weights import weights_line
-from instruct.training.objective_names import is_own, objective_arguments
+from instruct.training.objective_names import is_own
 from instruct.training.options import TrainingOptions
 
 # What a reader needs to train the same again; a card shows these with their values, given or not.
@@ -76,7 +77,7 @@ def model_card(
         tags=["instruct", "sft", system.objective.rpartition(":")[2], *(["lora"] if config.lora else [])],
     )
 
-    arguments = objective_arguments(system.objective, system.emo_config(), system.objective_args)
+    arguments = _arguments(system.objective) | (system.objective_args or {})
     if system.objective in ("emo", "energy"):
         arguments["transport cost"] = Path(system.transport_cost).name
     listed = ", ".join(f"{argument} {value}" for argument, value in arguments.items())
@@ -105,6 +106,16 @@ def model_card(
 Made with emo-instruct. EMO: Earth Mover Distance Optimization for Auto-regressive Language Modeling, Ren et al., ICLR
 2024, arXiv 2310.04691. Not evaluated for safety; its answers may be wrong.
 """
+
+
+def _arguments(objective: str) -> dict[str, Any]:
+    """The defaults of an objective's arguments; of a user's own, none."""
+    from instruct.objectives.built_in import OBJECTIVES
+
+    if objective not in OBJECTIVES:
+        return {}
+    parameters = inspect.signature(OBJECTIVES[objective]).parameters.items()
+    return {name: one.default for name, one in parameters if one.default is not one.empty}
 
 
 def _data(config: TrainingOptions, counts: dict[str, int]) -> tuple[str, str, str]:

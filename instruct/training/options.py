@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -128,23 +128,9 @@ class SystemOptions(Options):
     objective: Annotated[str, AfterValidator(_known), WithJsonSchema(_OBJECTIVE_SCHEMA)]
     """What is trained, see docs/objectives.md; none is the untrained base, FILE.py:NAME your own."""
     objective_args: Annotated[dict[str, Any] | None, BeforeValidator(with_numbers)] = None
-    """The objective's arguments by name; an option below is another way to give the same one."""
-    variant: Literal["paper", "official"] = "official"
-    """The variant of EMO: the paper's equation, or the authors' code."""
-    emphasis: Literal["mle", "emo"] = "mle"
-    """What EMO emphasizes; emo is the authors' mode 2."""
+    """The objective's arguments by name, see docs/objectives.md."""
     transport_cost: str = "fixed"
     """The cost between tokens in EMO and energy: fixed, or the path of a table."""
-    energy_weight: float = Field(default=10.0, ge=0)
-    """The weight of energy relative to that of cross-entropy."""
-    energy_dim: int = Field(default=128, ge=1)
-    """The width that energy projects the table's unit rows to."""
-    gamma: float = Field(default=0.8, ge=0, le=1)
-    """The mixing coefficient of MixCE and TaiLr."""
-    tailr_variant: Literal["paper", "official"] = "paper"
-    """The variant of TaiLr: the paper's equation, or the EMO authors' code."""
-    ent_threshold: float = 1.3
-    """Tokens with a larger error norm are left out by ent."""
     seed: int | None = Field(default=None, ge=0, lt=2**32)
     """Draws the order of the rows, first weights that are random, and dropout (default: train.seed)."""
     learning_rate: float | None = Field(default=None, gt=0)
@@ -163,16 +149,9 @@ class SystemOptions(Options):
             return {**content, "objective": "none"}
         return content
 
-    def unused(self) -> frozenset[str]:
-        return frozenset(() if self.objective == "energy" else ("energy_weight", "energy_dim"))
-
     def emo_config(self) -> dict[str, Any]:
         """The arguments of EMOConfig that this section sets."""
-        names = {"variant": "emo_variant", "emphasis": "emo_emphasis"}
-        return {
-            names.get(name, name): value
-            for name, value in self.model_dump(exclude={"seed", "learning_rate", "adapter"}).items()
-        }
+        return self.model_dump(exclude={"seed", "learning_rate", "adapter"})
 
 
 def seed_name(system: str, seed: int) -> str:

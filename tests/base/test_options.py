@@ -18,7 +18,7 @@ from instruct.training.options import LoraOptions, SystemOptions
         ("train.learning_rate", True),
         ("train.learning_rates", False),
         ("lora.use_rslora", True),
-        ("systems.emo.gamma", True),
+        ("systems.emo.seed", True),
         ("judges.0.base_url", True),
         ("judges.0.url", False),
         ("evaluation.texts.mauve_model.name", True),
@@ -31,10 +31,8 @@ def test_a_key_has_a_type_or_is_unknown(key, known):
 @pytest.mark.parametrize(
     ("options", "made_with"),
     [
-        (SystemOptions(objective="emo", variant="official"), {"objective": "emo"}),
+        (SystemOptions(objective="emo", transport_cost="fixed"), {"objective": "emo"}),
         (SystemOptions(objective="emo", seed=3), {"objective": "emo", "seed": 3}),
-        (SystemOptions(objective="emo", energy_weight=5), {"objective": "emo"}),
-        (SystemOptions(objective="energy", energy_weight=5), {"objective": "energy", "energy_weight": 5.0}),
         (LoraOptions(r=16), {}),
         (LoraOptions(use_rslora=True, runtime_config={}), {"use_rslora": True}),
         (AnswerOptions(generation={"gpu_memory_utilization": 0.5}), {}),

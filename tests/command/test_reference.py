@@ -31,7 +31,7 @@ def test_every_key_has_a_type_a_default_and_help():
     assert [key.name for key in keys.values() if not (key.help and key.type)] == []
     assert keys["lora.r"] == ("lora.r", "integer, ≥ 1", "16", "The rank.")
     assert keys["judges[].card"].default == "required"
-    assert keys["systems.NAME.variant"].type == "paper, official"
+    assert keys["model.quantization"].type == "4bit"
     assert keys["train.patience"].help == "evaluations without improvement before stopping"
     assert keys["data.mixture[].weight"].type == "number, > 0, ≤ 1"
     assert (

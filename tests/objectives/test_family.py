@@ -113,8 +113,8 @@ def test_a_confident_and_a_hopeless_token_stay_finite(objective):
         (lambda: TaiLr(0.5, "author"), "unknown TaiLr variant 'author'; use paper or official"),
         (lambda: ErrorNormTruncation(0.0), "threshold is 0.0"),
         (lambda: ErrorNormTruncation(math.nan), "threshold is nan"),
-        (lambda: Energy(math.inf), "energy_weight is inf"),
-        (lambda: Energy(dim=0), "energy_dim is 0"),
+        (lambda: Energy(math.inf), "weight is inf"),
+        (lambda: Energy(dim=0), "dim is 0"),
     ],
 )
 def test_an_invalid_option_is_refused(make, message):

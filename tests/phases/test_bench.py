@@ -228,12 +228,13 @@ def test_every_key_reaches_what_is_trained_and_compared_or_is_refused_by_name(tm
 
 
 def test_objectives_are_taken_from_the_file_and_changed_by_flags(tmp_path):
-    systems = {"emo": {"objective": "emo", "variant": "paper", "gamma": 0.5}, "mle": {"objective": "mle"}}
+    emo = {"objective": "mixce", "objective_args": {"gamma": 0.5}, "transport_cost": "t"}
+    systems = {"emo": emo, "mle": {"objective": "mle"}}
     (tmp_path / "b.yaml").write_text(yaml.safe_dump({"name": "b", "systems": systems}))
-    call = ["bench", str(tmp_path / "b.yaml"), "--systems.emo.gamma", "0.25"]
+    call = ["bench", str(tmp_path / "b.yaml"), "--systems.emo.objective_args.gamma", "0.25"]
     config = bench_config(parse_arguments(PARSER, call), ["mle", "emo", "dft"])
     assert list(config.systems) == ["mle", "emo", "dft"]
-    assert (config.systems["emo"].variant, config.systems["emo"].gamma) == ("paper", 0.25)
+    assert (config.systems["emo"].transport_cost, config.systems["emo"].objective_args) == ("t", {"gamma": 0.25})
 
 
 def test_rows_are_read_as_the_config_says(tmp_path):

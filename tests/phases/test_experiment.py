@@ -58,7 +58,7 @@ def test_rows_are_tokenized_once_and_every_step_records_its_configuration(config
     trained = steps["train/emo"]["config"]
     assert trained["model"]["name"] == config.model.name
     assert trained["data"] == config.data.model_dump(mode="json")
-    assert trained["system"]["variant"] == "official"
+    assert trained["system"]["objective"] == "emo"
     assert trained["template"] == "chat"
     assert trained["train"] | config.train == trained["train"]
     assert (trained["train"]["max_length"], trained["train"]["learning_rate"]) == (512, 2e-4)  # this package's defaults

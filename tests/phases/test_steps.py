@@ -65,8 +65,8 @@ def finish(run: RunDirectory, *steps: str, **sections: Any) -> None:
         ),
         (
             "train/emo",
-            {"systems": {"emo": {"objective": "emo", "variant": "paper"}, "mle": {"objective": "mle"}}},
-            'systems.emo.variant was "official" and is "paper" now, but train/emo is finished',
+            {"systems": {"emo": {"objective": "emo", "transport_cost": "t"}, "mle": {"objective": "mle"}}},
+            'systems.emo.transport_cost was "fixed" and is "t" now, but train/emo is finished',
         ),
         ("train/emo", {"train": {"learning_rate": 0.1}}, "train.learning_rate was not set and is 0.1 now, but"),
         ("answers", {"answers": {"limit": 6}}, "answers.limit was 5 and is 6 now, but answers is finished"),
@@ -94,7 +94,7 @@ def test_a_key_of_a_finished_step_is_refused_with_both_values_and_the_remedy(run
     ("finished", "changes"),
     [
         ("", {"lora": {"r": 16}, "answers": {"limit": 9}}),
-        ("train/mle", {"systems": {"emo": {"objective": "emo", "variant": "paper"}, "mle": {"objective": "mle"}}}),
+        ("train/mle", {"systems": {"emo": {"objective": "emo", "transport_cost": "t"}, "mle": {"objective": "mle"}}}),
         ("train/emo", {"systems": {**BASE["systems"], "dft": {"objective": "dft"}}}),
         ("train/emo", {"answers": {"limit": 9}}),
         ("judge/autoj/emo_vs_mle", {"comparisons": [["emo", "mle"], ["emo", "baseline"]]}),
@@ -123,7 +123,7 @@ def test_other_changes_are_adopted_and_reported(run, finished, changes, printed)
 @pytest.mark.parametrize("step", ["train/emo", "train"])
 def test_a_finished_step_that_is_named_is_made_again(run, step, printed):
     finish(run, "train/emo", "train/mle")
-    changed = config(systems={"emo": {"objective": "emo", "variant": "paper"}, "mle": {"objective": "mle"}})
+    changed = config(systems={"emo": {"objective": "emo", "transport_cost": "t"}, "mle": {"objective": "mle"}})
     with pytest.raises(InputError, match=r"has no step judge to make again; its steps: train$"):
         start(run, config(), ["judge"])
     start(run, changed, [step])

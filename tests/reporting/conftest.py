@@ -23,7 +23,7 @@ CONFIG = {
     "data": {"card": "starter", "files": None},
     "lora": {"r": 8, "use_dora": False},
     "train": {"num_train_epochs": 2, "learning_rate": 2e-4},
-    "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo", "variant": "official", "emphasis": "mle"}},
+    "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}},
     "answers": {"eval_set": "starter_eval", "generation": {"max_new_tokens": 64, "temperature": 0.0}},
 }
 

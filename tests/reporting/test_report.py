@@ -123,14 +123,14 @@ def test_systems_have_the_length_and_truncation_of_their_answers(judged, add_ste
 
 def test_the_report_names_the_inputs_of_the_run(judged):
     config = judged.config() | {"lora": None}
-    config["systems"]["mix"] = {"objective": "mixce", "gamma": 0.8}
+    config["systems"]["mix"] = {"objective": "mixce", "objective_args": {"gamma": 0.8}}
     write_atomically(judged.folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
     report = build_report(judged.folder)
     assert report.config["base model"] == "tiny|model, full fine-tuning"
     mle, _, mix = report.trainings
     assert (mle.system, mle.rows, mle.steps, mix.objective) == ("mle", None, None, "mixce, gamma 0.8")
     text = report.to_markdown()
-    assert "| emo | emo, official | 10 | 1 | 2 | 5 | 0.0002 |" in text
+    assert "| emo | emo | 10 | 1 | 2 | 5 | 0.0002 |" in text
     assert "A &lt;b&gt;CPU&lt;/b&gt;, 2 cores, 23.5 GiB, no GPU" in text
 
 
@@ -213,7 +213,7 @@ def test_the_report_shows_the_recorded_settings_of_the_steps(run, card, write_an
     answers = {"eval_set": "alpaca_eval", "generation": {"max_new_tokens": 9, "temperature": 0.7}}
     with run.step("answers", {"answers": answers}, config=answers):  # instruct generate --answers.eval_set alpaca_eval
         write_answers("emo", 6)
-    system = {"objective": "emo", "variant": "paper"}
+    system = {"objective": "emo", "objective_args": {"variant": "paper"}}
     given = {"model": {"name": "other/model"}, "lora": None, "train": {"max_steps": 3}, "system": system}
     ran_with = given | {
         "data": {"card": "own", "files": ["own.jsonl"]},
@@ -229,7 +229,7 @@ def test_the_report_shows_the_recorded_settings_of_the_steps(run, card, write_an
         "answered": "alpaca_eval, at most 9 tokens, temperature 0.7",
     }
     trained = {training.system: (training.objective, training.learning_rate) for training in report.trainings}
-    assert trained == {"mle": ("mle", None), "emo": ("emo, paper", 0.5)}
+    assert trained == {"mle": ("mle", None), "emo": ("emo, variant paper", 0.5)}
 
 
 def test_other_references_than_fastchats_are_said(run, card, judge_pairs, write_answers):

@@ -22,16 +22,16 @@ OBEYED = """
     auto_find_batch_size average_tokens_across_devices bf16 bf16_full_eval chat_template_path chunk_rows
     completion_only_loss data_seed dataloader_drop_last dataloader_in_order dataset_kwargs dataset_text_field
     ddp_backend ddp_broadcast_buffers ddp_bucket_cap_mb ddp_find_unused_parameters ddp_static_graph deepspeed
-    emo_emphasis emo_variant empty_thinking energy_dim energy_weight ent_threshold eos_token eval_delay
+    empty_thinking eos_token eval_delay
     eval_on_start eval_packing eval_steps eval_strategy fp16 fp16_full_eval fsdp fsdp_config full_determinism
-    gamma gradient_accumulation_steps gradient_checkpointing
+    gradient_accumulation_steps gradient_checkpointing
     gradient_checkpointing_kwargs greater_is_better learning_rate length_column_name
     liger_kernel_config load_best_model_at_end lr_scheduler_kwargs lr_scheduler_type max_grad_norm max_length
     max_steps metric_for_best_model model_init_kwargs neftune_noise_alpha num_train_epochs objective
     objective_args on_bad_row optim optim_args optim_target_modules output_dir packing packing_strategy
     pad_to_multiple_of pad_token padding_free parallelism_config patience per_device_eval_batch_size
     per_device_train_batch_size prompt_loss_weight remove_unused_columns restore_callback_states_from_checkpoint
-    router_aux_loss_coef save_steps save_strategy seed shuffle_dataset tailr_variant tf32
+    router_aux_loss_coef save_steps save_strategy seed shuffle_dataset tf32
     torch_compile torch_compile_backend torch_compile_mode train_on train_sampling_strategy transport_cost
     trust_remote_code use_cpu use_liger_kernel warmup_steps weight_decay
 """
@@ -134,7 +134,7 @@ def test_a_training_with_checkpoints_refuses_what_changes_its_result_and_goes_on
 OTHERS = {
     "lora.r": 4, "lora.alpha": 4, "lora.dropout": 0.1, "lora.target_modules": ["q_proj"], "model.name": "gpt2",
     "model.dtype": "float16", "data.limit": 3, "data.template": "alpaca", "data.chat_template": "qwen3",
-    "systems.emo.variant": "paper", "systems.emo.seed": 2, "systems.emo.learning_rate": 0.5, "from_scratch": True,
+    "systems.emo.transport_cost": "t", "systems.emo.seed": 2, "systems.emo.learning_rate": 0.5, "from_scratch": True,
 }  # fmt: skip
 
 

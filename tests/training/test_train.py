@@ -49,10 +49,14 @@ def test_training_writes_an_adapter_a_card_and_logs(tmp_path, tiny_model_folder,
 @pytest.mark.parametrize(
     ("system", "logged", "said"),
     [
-        ({"objective": "energy", "energy_weight": 5}, {"ce", "energy"}, "(weight 5.0, dim 128, transport cost fixed)"),
-        ({"objective": "tailr", "gamma": 0.5, "tailr_variant": "official"}, {"ce"}, "(gamma 0.5, variant official)"),
-        ({"objective": "power", "objective_args": {"threshold": 0.1}}, {"ce", "clamped_fraction"}, "(threshold 0.1)"),
-        ({"objective": "eaft"}, {"ce", "entropy"}, "**eaft** on"),
+        ({"objective": "energy", "objective_args": {"weight": 5.0}}, {"ce", "energy"}, "(weight 5.0, dim 128, transp"),
+        ({"objective": "tailr", "objective_args": {"gamma": 0.5}}, {"ce"}, "(gamma 0.5, variant paper)"),
+        (
+            {"objective": "power", "objective_args": {"threshold": 0.1}},
+            {"ce", "clamped_fraction"},
+            "(k 1.0, threshold 0.1, keep above)",
+        ),
+        ({"objective": "eaft"}, {"ce", "entropy"}, "(alpha 1.0)"),
         ({"objective": "emo"}, {"ce", "cost"}, "emphasis mle, transport cost fixed)"),
     ],
     ids=lambda value: value["objective"] if isinstance(value, dict) else "",
@@ -67,16 +71,14 @@ def test_every_objective_trains_from_a_config(tmp_path, tiny_model_folder, rows,
     assert (run.adapters / "ours" / "model.safetensors").is_file()
 
 
-def test_every_objective_name_makes_an_objective_of_its_options_or_its_arguments():
+def test_every_objective_is_made_by_its_name_with_its_arguments():
     from instruct.objectives.built_in import OBJECTIVES
+    from instruct.training import objective_names
     from instruct.training.emo_config import objective_of
-    from instruct.training.objective_names import OPTIONS
-    from instruct.training.options import SystemOptions
 
-    assert list(OBJECTIVES) == list(OPTIONS)
+    assert tuple(OBJECTIVES) == objective_names.OBJECTIVES
     for name, kind in OBJECTIVES.items():
-        assert SystemOptions(objective=name).objective == name
-        assert repr(objective_of(name, {})) == repr(kind())  # the options have the classes' defaults
+        assert repr(objective_of(name, {})) == repr(kind())
     assert objective_of("tailr", {"variant": "official"}) == OBJECTIVES["tailr"](0.8, "official")
 
 
