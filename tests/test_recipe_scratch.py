@@ -76,7 +76,7 @@ def config(tmp_path, word_model, **over):
 def test_every_seed_starts_from_random_weights_of_its_own(tmp_path, word_model):
     given, run = config(tmp_path, word_model), RunDirectory(tmp_path / "run")
     run.start(given.model_dump(mode="json"))
-    rows = load_training_rows(given)
+    rows = load_training_rows(given.data, given.model, given.train)
     results = {name: train_system(given, name, run, rows) for name in given.systems}
     weights = {name: load_file(run.adapters / name / "model.safetensors") for name in given.systems}
     start = load_file(word_model / "model.safetensors")

@@ -192,10 +192,9 @@ def check(arguments: argparse.Namespace) -> Result:
 
 def train(arguments: argparse.Namespace) -> Result:
     from instruct.phases.experiment import run_folder, run_phases
-    from instruct.training.train import first_trained
 
     config = _config(arguments, arguments.overrides)
-    first_trained(config)  # refuses a config that trains nothing
+    config.first_trained()  # refuses a config that trains nothing
     run_phases(config, False, "train", "train", redo=arguments.redo)
     return _files({name: run_folder(config.name) / "adapters" / name for name in config.trained})
 

@@ -34,7 +34,7 @@ from instruct.training.estimate import (
 )
 from instruct.training.options import LoraOptions
 from instruct.training.rows import TrainingRows, check_sources, evaluated, load_training_rows
-from instruct.training.train import first_trained, plan_network, trainer_arguments
+from instruct.training.train import plan_network, trainer_arguments
 
 
 class Training(Step):
@@ -124,7 +124,7 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
     from instruct.training.frozen import FULL_TRAINING  # imports PEFT
     from instruct.training.trained import ALL_LINEAR, report_trained  # imports PEFT
 
-    first = first_trained(config)
+    first = config.first_trained()
     check_gpu(config.name, config.needs_gpu, bool(config.train.get("use_cpu")))
     problems = Problems()  # of the model and of the rows: both are told
     with problems.collected():
@@ -134,7 +134,7 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
         with problems.collected():
             check_sources(config.data)
         problems.refuse()
-    data = load_training_rows(config, folder)
+    data = load_training_rows(config.data, config.model, config.train, folder)
     planned, left_out = plan_network(config.lora, network)
     if answers and getattr(getattr(planned, "active_peft_config", None), "target_parameters", None):
         if config.answers:
@@ -149,9 +149,9 @@ def check_training(config: ExperimentConfig, folder: Path, answers: bool = False
     check_trackers(arguments.report_to)
 
     sharding = sharding_of(arguments)
-    needed = sum(memory_gib(config, shape, arguments, sharding).values())
+    needed = sum(memory_gib(config.model, config.lora, shape, arguments, sharding).values())
     available = available_gib()
-    disk = disk_gib(config, shape)
+    disk = disk_gib(config.model, config.lora, shape, len(config.trained))
     existing = next(parent for parent in folder.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(existing).free / GIB
     # After `accelerate launch` has trained on several GPUs, a single process answers and judges.

@@ -11,7 +11,7 @@ from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions, compute_dtype, model_path
 from instruct.base.networks import new_network
 from instruct.engines.memory import GIB
-from instruct.training.options import LoraOptions, TrainingOptions
+from instruct.training.options import LoraOptions
 from instruct.training.precision import weights_dtype
 from instruct.training.rows import unreachable_model
 
@@ -130,7 +130,9 @@ def sharding_of(arguments: Any) -> Sharding:
     return Sharding(processes)
 
 
-def memory_gib(config: TrainingOptions, shape: ModelShape, arguments: Any, sharding: Sharding) -> dict[str, float]:
+def memory_gib(
+    model: ModelOptions, lora: LoraOptions | None, shape: ModelShape, arguments: Any, sharding: Sharding
+) -> dict[str, float]:
     """Peak training memory of a process by part, in GiB.
 
     Full fine-tuning with Adam takes 16 bytes a parameter, spread over the processes as far as `sharding` says: float32
@@ -146,19 +148,19 @@ def memory_gib(config: TrainingOptions, shape: ModelShape, arguments: Any, shard
     """
     from instruct.objectives.linear import buffer_rows
 
-    width = BYTES[compute_dtype(config.model)]
-    stored = BYTES.get(weights_dtype(config), width)
+    width = BYTES[compute_dtype(model)]
+    stored = BYTES.get(weights_dtype(model, lora is not None), width)
     inside = shape.parameters - shape.outside
-    if config.lora:
-        trained: float = _lora_parameters(config.lora, shape)  # in float32
+    if lora:
+        trained: float = _lora_parameters(lora, shape)  # in float32
         own, head = 4, 0
-        of_layers = QUANTIZED_BYTES if config.model.quantization else stored
+        of_layers = QUANTIZED_BYTES if model.quantization else stored
         weights = inside * of_layers + shape.outside * stored + trained * own
         of_ends: float = stored
     else:
         trained, own, head = shape.parameters, stored, shape.vocabulary * shape.hidden
         weights, of_layers, of_ends = trained * own, width, width
-    copies = 0.0 if config.lora or sharding.weights or (own == width and not sharding.optimizer) else trained * width
+    copies = 0.0 if lora or sharding.weights or (own == width and not sharding.optimizer) else trained * width
     gradients = trained * own * sharding.part(sharding.gradients)
     if sharding.processes > 1 and not sharding.optimizer:
         gradients *= 2
@@ -166,7 +168,7 @@ def memory_gib(config: TrainingOptions, shape: ModelShape, arguments: Any, shard
 
     tokens = arguments.per_device_train_batch_size * (arguments.max_length or 2048)
     units = tokens * shape.hidden
-    inputs = units * shape.layers * (4 if own == 4 and not config.lora and not sharding.optimizer else 2)
+    inputs = units * shape.layers * (4 if own == 4 and not lora and not sharding.optimizer else 2)
     activations = inputs + 80 * units if arguments.gradient_checkpointing else 80 * units * shape.layers
     rows = buffer_rows(shape.vocabulary, width, not arguments.use_cpu, bool(head), arguments.chunk_rows)
     objective = sum(min(tokens, most) for most in rows) * shape.vocabulary * width + head * (4 + 2 * width)
@@ -175,13 +177,13 @@ def memory_gib(config: TrainingOptions, shape: ModelShape, arguments: Any, shard
         # gathered meanwhile. A layer's gradients are whole in both dtypes, while they are exchanged.
         layer = inside / shape.layers
         copies = shape.outside * of_ends + layer * of_layers
-        exchanged = 0 if config.lora else layer * (width + own) + head * width
+        exchanged = 0 if lora else layer * (width + own) + head * width
         at_objective = objective + (inputs if arguments.gradient_checkpointing else activations)
         if layer * of_layers + exchanged + activations > at_objective:
             copies, gradients, objective = copies + layer * of_layers, gradients + exchanged, 0
         else:
             activations = at_objective - objective
-    held = sharding.weights or (sharding.optimizer and not config.lora)
+    held = sharding.weights or (sharding.optimizer and not lora)
     return {
         "weights": (weights * sharding.part(held) + copies) / GIB,
         "gradients and optimizer": (gradients + moments * sharding.part(sharding.optimizer)) / GIB,
@@ -190,14 +192,14 @@ def memory_gib(config: TrainingOptions, shape: ModelShape, arguments: Any, shard
     }
 
 
-def disk_gib(config: TrainingOptions, shape: ModelShape) -> float:
+def disk_gib(model: ModelOptions, lora: LoraOptions | None, shape: ModelShape, systems: int) -> float:
     """What a run's checkpoints and final weights take: little for adapters, much for whole models with Adam's state."""
-    if config.lora:  # a checkpoint has Adam's two moments, too; a new one is written before the last one is removed
-        adapter = 4 * _lora_parameters(config.lora, shape) / GIB
-        return (len(config.trained) + 2 * 3) * adapter + 0.1
-    width = BYTES[compute_dtype(config.model)]
-    stored = BYTES.get(weights_dtype(config), width)
-    return (len(config.trained) * width + 2 * 3 * stored) * shape.parameters / GIB
+    if lora:  # a checkpoint has Adam's two moments, too; a new one is written before the last one is removed
+        adapter = 4 * _lora_parameters(lora, shape) / GIB
+        return (systems + 2 * 3) * adapter + 0.1
+    width = BYTES[compute_dtype(model)]
+    stored = BYTES.get(weights_dtype(model, lora is not None), width)
+    return (systems * width + 2 * 3 * stored) * shape.parameters / GIB
 
 
 def _lora_parameters(lora: LoraOptions, shape: ModelShape) -> int:

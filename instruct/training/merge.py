@@ -16,7 +16,7 @@ from instruct.training.generation_config import settle_generation_config
 from instruct.training.model_card import model_card
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import load_tokenizer, unreachable_model
-from instruct.training.train import check_weights, model_arguments, train_options
+from instruct.training.train import check_weights, model_arguments
 
 
 def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None = None) -> list[Path]:
@@ -47,9 +47,7 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
         model = _merged(load_adapter(base, adapter), adapter).to(getattr(torch, compute_dtype(config.model)))
         folder = run.folder / "merged" / name
         record = run.manifest()["steps"][f"train/{name}"]
-        train, results = record.get("config", {}).get("train") or train_options(config), record["results"]
-        evaluation = results.get("evaluation")
-        card = model_card(config, name, results, train, merged=True, evaluation=evaluation)
+        card = model_card(config, name, record["results"], record["config"]["train"], merged=True)
         with only_process(run, merged_of(name)), new_folder(folder) as making:
             model.save_pretrained(making)
             tokenizer.save_pretrained(making)

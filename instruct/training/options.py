@@ -228,6 +228,19 @@ class TrainingOptions(Options):
         """The systems that are trained here: all but the untrained base (`objective: none`) and adapters."""
         return {name: system for name, system in self.systems.items() if system.objective != "none"}
 
+    def first_trained(self) -> SystemOptions:
+        """The first system that is trained; the others need the same memory and time.
+
+        Raises:
+            InputError: there is none.
+        """
+        for system in self.trained.values():
+            return system
+        raise InputError(
+            f"config {self.name}: no system to train, because each has the objective none; add one under systems, or "
+            "answer with the base alone: instruct generate CONFIG.yaml"
+        )
+
 
 def trained_elsewhere(systems: Mapping[str, SystemOptions]) -> dict[str, str]:
     """The systems that were trained elsewhere, with where their weights are.

@@ -6,8 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instruct.base.models import compute_dtype
-from instruct.training.options import TrainingOptions
+from instruct.base.models import ModelOptions, compute_dtype
 
 if TYPE_CHECKING:
     from torch import nn
@@ -15,13 +14,13 @@ if TYPE_CHECKING:
     from instruct.training.emo_config import EMOConfig
 
 
-def weights_dtype(config: TrainingOptions) -> str:
-    """The dtype that the weights are loaded in for training.
+def weights_dtype(model: ModelOptions, adapted: bool) -> str:
+    """The dtype that the weights are loaded in for training, of an adapter or of the whole model.
 
     Frozen weights keep theirs. Weights that train are kept in float32, because the updates of a small learning rate are
     lost in bfloat16 and Adam's second moments in float16.
     """
-    return compute_dtype(config.model) if config.lora or config.model.quantization else "float32"
+    return compute_dtype(model) if adapted or model.quantization else "float32"
 
 
 def check_trained_weights(model: nn.Module, args: EMOConfig, sharded: bool, fsdp: bool) -> None:

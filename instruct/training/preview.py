@@ -22,7 +22,7 @@ from instruct.data.tokens import PERCENTILES, length_percentiles
 from instruct.engines.memory import peak_gib, restart_peak
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import TrainingRows, evaluated, load_training_rows
-from instruct.training.train import first_trained, make_trainer, trainer_arguments
+from instruct.training.train import make_trainer, trainer_arguments
 
 # Around what is trained on, followed by its weight if that is not 1. A pipe has no colors, and text has these rarely.
 BEGIN, END = "⟦", "⟧"
@@ -92,7 +92,7 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> Preview:
             or no gradient.
     """
     console = output.console()
-    data = load_training_rows(config)
+    data = load_training_rows(config.data, config.model, config.train)
     encoded, weights = data.encoded, weights_record(data.encoded.weights) or None
     lengths = length_percentiles(encoded)
     _print_data(console, data, lengths, config.train.get("train_on", "assistant_turns"))
@@ -105,8 +105,8 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> Preview:
             f"{lengths['total'][100]} tokens)"
         )
     with tempfile.TemporaryDirectory() as folder:
-        arguments = trainer_arguments(config, first_trained(config), Path(folder), data.rows.plain_text)
-        trainer = make_trainer(config, arguments, data.tokenizer, encoded.dataset(), data.eval_encoded)
+        arguments = trainer_arguments(config, config.first_trained(), Path(folder), data.rows.plain_text)
+        trainer = make_trainer(config.model, config.lora, arguments, data, config.from_scratch)
         with output.progress("one training step", total=1) as done:
             step = one_step(trainer)
             done(1)

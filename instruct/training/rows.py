@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from instruct.data.sources import is_text_file, read_file
 from instruct.data.token_weights import check_prompt_weight, weights_record
 from instruct.data.tokens import EncodedRows, encode_rows
 from instruct.run.directory import RunDirectory
-from instruct.training.options import TrainingOptions
 
 # SFTConfig's default is 1024; Stanford Alpaca's recipe, and the paper's, uses 512.
 DEFAULT_MAX_LENGTH = 512
@@ -75,30 +75,32 @@ class TrainingRows:
         return {name: value for name, value in made.items() if value or name == "rows"}
 
 
-def load_training_rows(config: TrainingOptions, run: Path | None = None) -> TrainingRows:
+def load_training_rows(
+    data: DataOptions, model: ModelOptions, train: Mapping[str, Any], run: Path | None = None
+) -> TrainingRows:
     """Read the experiment's rows and tokenize them.
 
     Args:
+        train: the section of that name.
         run: the run's folder, for the rows' files until they are closed (default: a temporary one).
 
     Raises:
         InputError: the tokenizer or the rows cannot be loaded, or no row has a response token left after the cut to
             `train.max_length`.
     """
-    check_sources(config.data)
-    train_on = config.train.get("train_on", "assistant_turns")
+    check_sources(data)
+    train_on = train.get("train_on", "assistant_turns")
     if train_on not in TRAIN_ON:
         raise InputError(f"train.train_on: unknown value {one_line(train_on, 40)!r}; use {', '.join(TRAIN_ON)}")
-    prompt_weight = config.train.get("prompt_loss_weight", 0.0)
+    prompt_weight = train.get("prompt_loss_weight", 0.0)
     try:
         check_prompt_weight(prompt_weight, train_on)
     except ValueError as error:
         raise InputError(f"train.{error}") from None
-    tokenizer = load_tokenizer(config.model, config.data, config.train.get("eos_token"))
-    rendering = config.data.rendering(RunDirectory(run).day if run else None)
-    data = config.data
-    max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
-    packing = {**PACKING, **config.train}
+    tokenizer = load_tokenizer(model, data, train.get("eos_token"))
+    rendering = data.rendering(RunDirectory(run).day if run else None)
+    max_length = train.get("max_length", DEFAULT_MAX_LENGTH)
+    packing = {**PACKING, **train}
     eval_encoded = None
     folder = RowFolder(run)
     try:

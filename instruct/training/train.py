@@ -15,7 +15,6 @@ from instruct.base.errors import InputError, one_line, refused_by_library
 from instruct.base.files import changed_file, replace_folder, sha256_of, write_atomically
 from instruct.base.models import ModelOptions, compute_dtype, model_path
 from instruct.base.networks import new_network
-from instruct.data.tokens import EncodedRows
 from instruct.engines.memory import free_memory, peak_gib, restart_peak
 from instruct.run.directory import RunDirectory
 from instruct.training.estimate import uses_fsdp
@@ -29,10 +28,14 @@ from instruct.training.rows import DEFAULT_MAX_LENGTH, PACKING, TrainingRows, un
 LOG = "training_log.json"
 
 
-def train_options(config: TrainingOptions, plain_text: bool = False, gpu: bool | None = None) -> dict[str, Any]:
+def train_options(
+    train: dict[str, Any], model: ModelOptions, adapted: bool, evaluates: bool, plain_text: bool = False
+) -> dict[str, Any]:
     """The experiment's `train` section over this package's defaults, which pack `plain_text`.
 
-    `gpu`: whether the machine has one (default: whether this one has).
+    Args:
+        adapted: whether an adapter trains, or the whole model.
+        evaluates: whether there are rows to evaluate on.
 
     Raises:
         InputError: float16 without a GPU; evaluations and checkpoints at different steps, so that the best evaluation
@@ -40,12 +43,12 @@ def train_options(config: TrainingOptions, plain_text: bool = False, gpu: bool |
     """
     import torch
 
-    gpu = torch.cuda.is_available() if gpu is None else gpu
-    dtype = compute_dtype(config.model)
-    if dtype == "float16" and not gpu and not config.train.get("bf16"):
+    gpu = torch.cuda.is_available()
+    dtype = compute_dtype(model)
+    if dtype == "float16" and not gpu and not train.get("bf16"):
         raise InputError("model.dtype: float16 trains with loss scaling, which needs a GPU; leave it out")
-    train, evaluation = config.train, {}
-    if config.data.evaluates:  # the checkpoint of the best evaluation is kept and becomes the result
+    evaluation = {}
+    if evaluates:  # the checkpoint of the best evaluation is kept and becomes the result
         strategy, steps = train.get("eval_strategy", "steps"), train.get("eval_steps", train.get("save_steps", 100))
         if strategy == "no":
             raise InputError("train.eval_strategy: is no, but the config has evaluation data; remove one of them")
@@ -65,12 +68,12 @@ def train_options(config: TrainingOptions, plain_text: bool = False, gpu: bool |
         }
     return {
         "max_length": DEFAULT_MAX_LENGTH,
-        "bf16": dtype == "bfloat16" and not config.train.get("fp16"),
-        "fp16": dtype == "float16" and not config.train.get("bf16"),
+        "bf16": dtype == "bfloat16" and not train.get("fp16"),
+        "fp16": dtype == "float16" and not train.get("bf16"),
         "use_cpu": not gpu,
         # Recomputing activations trades time for GPU memory; a CPU has memory to spare and no time.
         "gradient_checkpointing": gpu,
-        "learning_rate": 2e-4 if config.lora else 2e-5,
+        "learning_rate": 2e-4 if adapted else 2e-5,
         "lr_scheduler_type": "cosine",
         "warmup_steps": 0.03,
         "logging_steps": 10,
@@ -95,19 +98,23 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
     """
     from instruct.training.emo_config import EMOConfig
 
-    if not config.data.evaluates:
+    adapted, evaluates = config.lora is not None, config.data.evaluates
+    if not evaluates:
         for key in ("patience", "eval_strategy", "eval_on_start", "load_best_model_at_end"):
             if config.train.get(key) not in (None, False, "no"):
                 raise InputError(f"train.{key}: needs evaluation data; set data.eval_files or data.eval_fraction")
-    _check_numbers({**config.train, **system.model_dump(include={"learning_rate"}, exclude_none=True)})
-    options = train_options(config, plain_text)
-    options |= system.model_dump(include={"seed", "learning_rate"}, exclude_none=True)
+    own = system.model_dump(include={"seed", "learning_rate"}, exclude_none=True)
+    _check_numbers({**config.train, **own})
+    options = train_options(config.train, config.model, adapted, evaluates, plain_text) | own
     options["run_name"] = f"{options.get('run_name') or config.name}-{output.name}"  # a tracker's run per system
     try:
         arguments = EMOConfig(
             output_dir=str(output),
             **system.emo_config(),
-            model_init_kwargs={**model_arguments(config.model), "dtype": weights_dtype(config)},
+            model_init_kwargs={
+                **model_arguments(config.model),
+                "dtype": weights_dtype(config.model, adapted),
+            },
             **options,
         )
     except (TypeError, ValueError, ArithmeticError, OSError, ImportError) as error:  # ImportError: deepspeed is missing
@@ -150,39 +157,39 @@ def quantization_arguments(model: ModelOptions) -> dict[str, Any]:
 
 
 def make_trainer(
-    config: TrainingOptions, arguments: Any, tokenizer: Any, rows: Any, evaluation: EncodedRows | None = None
+    model: ModelOptions, lora: LoraOptions | None, arguments: Any, data: TrainingRows, from_scratch: bool = False
 ) -> Any:
-    """An EMOTrainer over a data set of encoded rows, whose checkpoints go to the arguments' `output_dir`."""
+    """An EMOTrainer over encoded rows, whose checkpoints go to the arguments' `output_dir`."""
     import torch
     from safetensors import SafetensorError
 
     from instruct.training.emo_trainer import EMOTrainer
 
     quantization = None
-    if config.model.quantization == "4bit":
+    if model.quantization == "4bit":
         if not torch.cuda.is_available():
             raise InputError("model.quantization: 4bit needs a GPU (bitsandbytes); remove it to train on a CPU")
         from transformers import BitsAndBytesConfig
 
-        quantization = BitsAndBytesConfig(**quantization_arguments(config.model))
+        quantization = BitsAndBytesConfig(**quantization_arguments(model))
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(Path(arguments.output_dir) / "tensorboard"))
-    model = f"model.name: {config.model.name}"
-    with refused_by_library(f"{model}: transformers, TRL or PEFT does not take it", "use another model"):
+    named = f"model.name: {model.name}"
+    with refused_by_library(f"{named}: transformers, TRL or PEFT does not take it", "use another model"):
         try:
             return EMOTrainer(
-                random_model(config.model.name, arguments) if config.from_scratch else model_path(config.model.name),
+                random_model(model.name, arguments) if from_scratch else model_path(model.name),
                 arguments,
-                train_dataset=rows,
-                eval_dataset=evaluation.dataset() if evaluation else None,
-                processing_class=tokenizer,
-                peft_config=_peft_config(config.lora),
+                train_dataset=data.encoded.dataset(),
+                eval_dataset=data.eval_encoded.dataset() if data.eval_encoded else None,
+                processing_class=data.tokenizer,
+                peft_config=_peft_config(lora),
                 quantization_config=quantization,
             )
         except OSError as error:
-            raise unreachable_model(config.model.name, error) from None
+            raise unreachable_model(model.name, error) from None
         except SafetensorError as error:
             raise InputError(
-                f"{model}: its weights are damaged ({one_line(error, 200)}); copy the model again"
+                f"{named}: its weights are damaged ({one_line(error, 200)}); copy the model again"
             ) from error
         except ValueError as error:  # refused by EMOTrainer, TRL or PEFT
             raise InputError(f"train: {one_line(error)}") from error
@@ -227,20 +234,6 @@ def random_model(name: str, arguments: Any) -> Any:
     )
 
 
-def first_trained(config: TrainingOptions) -> SystemOptions:
-    """The first system that is trained; the others need the same memory and time.
-
-    Raises:
-        InputError: there is none.
-    """
-    for system in config.trained.values():
-        return system
-    raise InputError(
-        f"config {config.name}: no system to train, because each has the objective none; add one under systems, or "
-        "answer with the base alone: instruct generate CONFIG.yaml"
-    )
-
-
 def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: TrainingRows) -> dict[str, Any]:
     """Train the system `name` of an experiment into `run`, unless that is done.
 
@@ -248,36 +241,49 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     of an uninterrupted one. It starts again if its rows or the number of processes have changed. If several processes
     train, each has to call this function; the main one writes.
 
-    Args:
-
     Returns:
         The step's results: row counts, final losses, the adapter's hash; empty on all but the main process.
     """
     from accelerate import PartialState
 
+    from instruct.objectives.make import source_of
     from instruct.training.callbacks import KeepCanary, WriteSamples, run_of_its_own, samples_of, steps_shown
     from instruct.training.checkpoints import RecordHashes
 
-    step, final, work = f"train/{name}", run.adapters / name, run.folder / "checkpoints" / name
+    system, step = config.systems[name], f"train/{name}"
+    final, work = run.adapters / name, run.folder / "checkpoints" / name
     # Creating them joins the other processes, if `accelerate launch` has started several.
-    arguments = trainer_arguments(config, config.systems[name], work, data.rows.plain_text)
-    inputs = _inputs(config, name, data)
-    train = {**train_options(config, data.rows.plain_text), **hyperparameters(arguments)}
+    arguments = trainer_arguments(config, system, work, data.rows.plain_text)
+    adapted, evaluates = config.lora is not None, data.eval_encoded is not None
+    train = train_options(config.train, config.model, adapted, evaluates, data.rows.plain_text)
+    train |= hyperparameters(arguments)
     kept, arguments.save_total_limit = arguments.save_total_limit, None  # RecordHashes removes them
     processes = PartialState()
     main = processes.is_main_process
 
-    done, checkpoint = from_main(functools.partial(_progress, config, name, run, inputs))
+    code = source_of(system.objective) if is_own(system.objective) else None
+    optional = {
+        "chat": config.data.rendering().identity(),
+        "objective": sha256_of(code) if code else None,
+        "evaluation": data.eval_encoded.rows.sha256 if data.eval_encoded else None,
+    }
+    inputs = {
+        "options": config.trained_with(name),
+        "data": data.rows.sha256,
+        "template": data.template,
+        **{key: value for key, value in optional.items() if value},
+    }
+    done, checkpoint = from_main(functools.partial(_progress, name, run, inputs))
     if done:
         return dict(run.manifest()["steps"][step]["results"])
     ran_with = config.model_dump(mode="json", include={"model", "data", "lora"})
-    ran_with |= {"template": data.template, "system": config.systems[name].model_dump(mode="json"), "train": train}
+    ran_with |= {"template": data.template, "system": system.model_dump(mode="json"), "train": train}
     recorded: Any = run.step(step, inputs, config=ran_with) if main else contextlib.nullcontext({})
     restart_peak()
     with recorded as results:
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
         arguments.eval_on_start = arguments.eval_on_start and checkpoint is None
-        trainer = make_trainer(config, arguments, data.tokenizer, data.encoded.dataset(), data.eval_encoded)
+        trainer = make_trainer(config.model, config.lora, arguments, data, config.from_scratch)
         if data.eval_encoded:
             samples = samples_of(data.eval_encoded, config.data.eval_samples)
             trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
@@ -291,9 +297,15 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             shutil.rmtree(making, ignore_errors=True)
         save_whole(trainer, making)
         if main:
+            if not config.lora:
+                round_saved_weights(making, compute_dtype(config.model))
             if keeper.made:
                 keeper.made.save(making)
-            results |= _finished(config, name, data, trainer, making, train)
+            if code:
+                shutil.copyfile(code, making / "objective.py")
+            name_base_model(config.model.name, making)
+            results |= _results(trainer, data, making)
+            write_atomically(making / "README.md", model_card(config, name, results, train))
             replace_folder(final, making)
         del trainer, keeper
         free_memory()
@@ -303,7 +315,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     return results
 
 
-def _progress(config: TrainingOptions, name: str, run: RunDirectory, inputs: dict[str, Any]) -> tuple[bool, str | None]:
+def _progress(name: str, run: RunDirectory, inputs: dict[str, Any]) -> tuple[bool, str | None]:
     """Whether a system is trained; otherwise, the last complete checkpoint of its training on the same inputs.
 
     Raises:
@@ -320,9 +332,10 @@ def _progress(config: TrainingOptions, name: str, run: RunDirectory, inputs: dic
     begun = run.manifest()["steps"].get(step)
     code = inputs.get("objective")
     if begun and begun["inputs"].get("objective", code) != code:
+        objective = inputs["options"]["systems"][name]["objective"]
         raise InputError(
-            f"system {name}: the code of {config.systems[name].objective} has changed since {run.folder} began to "
-            "train with it; restore it, or start a run with another `name`"
+            f"system {name}: the code of {objective} has changed since {run.folder} began to train with it; restore "
+            "it, or start a run with another `name`"
         )
     if begun and begun["inputs"] != inputs:
         shutil.rmtree(work, ignore_errors=True)  # of a training on different rows, or one to make again
@@ -332,8 +345,33 @@ def _progress(config: TrainingOptions, name: str, run: RunDirectory, inputs: dic
     return False, checkpoint
 
 
+def _results(trainer: Any, data: TrainingRows, folder: Path) -> dict[str, Any]:
+    """What a training's step has for results, with the hashes of the files in `folder`; puts the log there."""
+    from instruct.training.callbacks import evaluation_summary
+
+    write_atomically(folder / LOG, json.dumps(trainer.state.log_history, indent=1) + "\n")
+    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when loaded
+    history = [entry for entry in trainer.state.log_history if "loss" in entry]
+    return {
+        **data.made_of(),
+        "steps": trainer.state.global_step,
+        "epochs": round(trainer.state.epoch or 0.0, 4),
+        "processes": trainer.args.world_size,
+        "peak_gib": peak_gib(),
+        "first": history[0] if history else None,
+        "last": history[-1] if history else None,
+        **({"evaluation": evaluation_summary(trainer.state, data)} if data.eval_encoded else {}),
+        # The card is for people, who may change it.
+        "sha256": {
+            path.name: sha256_of(path)
+            for path in sorted(folder.iterdir())
+            if path.is_file() and path.name != "README.md"
+        },
+    }
+
+
 def check_weights(run: RunDirectory, name: str) -> None:
-    """Refuse weights that are not those that the run recorded when they were trained; old runs recorded no hashes.
+    """Refuse weights that are not those that the run recorded when they were trained.
 
     Raises:
         InputError: a file is missing or has changed.
@@ -345,58 +383,3 @@ def check_weights(run: RunDirectory, name: str) -> None:
             f"{folder / changed}: was modified after training (its hash differs from manifest.json's); restore it, or "
             f"delete {folder} to train again"
         )
-
-
-def _inputs(config: TrainingOptions, name: str, data: TrainingRows) -> dict[str, Any]:
-    """What a training is made from: another one is outdated."""
-    from instruct.objectives.make import source_of
-
-    objective = config.systems[name].objective
-    optional = {
-        "chat": config.data.rendering().identity(),
-        "objective": sha256_of(source_of(objective)) if is_own(objective) else None,
-        "evaluation": data.eval_encoded.rows.sha256 if data.eval_encoded else None,
-    }
-    return {
-        "options": config.trained_with(name),
-        "data": data.rows.sha256,
-        "template": data.template,
-        **{key: value for key, value in optional.items() if value},
-    }
-
-
-def _finished(
-    config: TrainingOptions, name: str, data: TrainingRows, trainer: Any, folder: Path, train: dict[str, Any]
-) -> dict[str, Any]:
-    """Put the card and the log beside the saved weights; returns the step's results."""
-    from instruct.objectives.make import source_of
-    from instruct.training.callbacks import evaluation_summary
-
-    if not config.lora:
-        round_saved_weights(folder, compute_dtype(config.model))
-    state, made_of = trainer.state, data.made_of()
-    evaluation = evaluation_summary(state, data) if data.eval_encoded else None
-    card = model_card(config, name, made_of, train, evaluation=evaluation)
-    write_atomically(folder / "README.md", card)
-    if is_own(config.systems[name].objective):
-        shutil.copyfile(source_of(config.systems[name].objective), folder / "objective.py")
-    name_base_model(config.model.name, folder)
-    write_atomically(folder / LOG, json.dumps(state.log_history, indent=1) + "\n")
-    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when loaded
-    history = [entry for entry in state.log_history if "loss" in entry]
-    return {
-        **made_of,
-        "steps": state.global_step,
-        "epochs": round(state.epoch or 0.0, 4),
-        "processes": trainer.args.world_size,
-        "peak_gib": peak_gib(),
-        "first": history[0] if history else None,
-        "last": history[-1] if history else None,
-        **({"evaluation": evaluation} if evaluation else {}),
-        # The card is for people, who may change it.
-        "sha256": {
-            path.name: sha256_of(path)
-            for path in sorted(folder.iterdir())
-            if path.is_file() and path.name != "README.md"
-        },
-    }

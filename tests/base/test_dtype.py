@@ -91,9 +91,9 @@ def trained_with(tmp_path, tiny_model_folder):
     def make(**content: Any) -> tuple[Any, Any]:
         data, model = {"files": [str(rows)], "template": "chat"}, {"name": str(tiny_model_folder)}
         config = make_config({"name": "t", "model": model, "data": data, "lora": {"r": 2}, **content}, [], "test")
-        encoded = load_training_rows(config)
+        encoded = load_training_rows(config.data, config.model, config.train)
         arguments = trainer_arguments(config, config.systems["emo"], tmp_path / "out")
-        return config, make_trainer(config, arguments, encoded.tokenizer, encoded.encoded.dataset())
+        return config, make_trainer(config.model, config.lora, arguments, encoded)
 
     return make
 
@@ -136,7 +136,7 @@ def test_full_fine_tuning_and_what_it_saves_and_merges(picked, trained_with):
     from instruct.training.precision import weights_dtype
 
     config, trainer = trained_with(lora=None)
-    assert weights_dtype(config) == "float32"  # the weights that train
+    assert weights_dtype(config.model, adapted=False) == "float32"  # the weights that train
     assert trainer.args.bf16 == (picked == "bfloat16")
     assert compute_dtype(config.model) == picked  # what is saved, and what an adapter is merged to
 
@@ -156,10 +156,12 @@ def test_estimates_follow_it(picked, trained_with):
     shape = shape_of(model_network(config.model), config.model.name)
     fixed = config.computing_in("float32")
     ratio = 1.0 if picked == "float32" else 0.5
-    weights = [memory_gib(each, shape, trainer.args, Sharding())["weights"] for each in (config, fixed)]
+    weights = [
+        memory_gib(each.model, each.lora, shape, trainer.args, Sharding())["weights"] for each in (config, fixed)
+    ]
     trained = sum(weight.numel() for weight in trainer.model.parameters() if weight.requires_grad) * 4 / 2**30
     assert weights[0] - trained == pytest.approx(ratio * (weights[1] - trained), rel=0.2)
-    whole = [disk_gib(each.model_copy(update={"lora": None}), shape) for each in (config, fixed)]
+    whole = [disk_gib(each.model, None, shape, 1) for each in (config, fixed)]
     assert (whole[0] < whole[1]) == (picked == "bfloat16")
 
 

@@ -86,7 +86,8 @@ def estimates(name: str, folder: Path) -> list[str]:
         chunk_rows=None,
     )
     shape = shape_of(model_network(config.model), config.model.name)
-    return [f"{sum(memory_gib(config, shape, arguments, spread(gpus)).values()):.0f}" for gpus in (1, 2, 4, 8)]
+    needed = [memory_gib(config.model, config.lora, shape, arguments, spread(gpus)) for gpus in (1, 2, 4, 8)]
+    return [f"{sum(parts.values()):.0f}" for parts in needed]
 
 
 def documented() -> dict[str, list[str]]:

@@ -153,7 +153,8 @@ def test_evaluation_prompts_in_the_training_data_are_recorded_before_training(co
     )
     config.answers = config.answers.model_copy(update={"files": ["prompts.jsonl"]})
     run = open_run(config)
-    record_overlap(config.answers, run, load_training_rows(config).rows)
+    rows = load_training_rows(config.data, config.model, config.train).rows
+    record_overlap(config.answers, run, rows)
     said = (
         "overlap   1 of 2 evaluation prompts (50.0 %) are in the training data word for word, 0 (0.0 %) share 13 words"
     )
@@ -162,6 +163,6 @@ def test_evaluation_prompts_in_the_training_data_are_recorded_before_training(co
     assert step["results"]["found"] == {"1": "rows.jsonl:3"}
 
     config.answers = config.answers.model_copy(update={"files": ["missing.jsonl"]})
-    record_overlap(config.answers, run, load_training_rows(config).rows)  # training goes on without the prompts
+    record_overlap(config.answers, run, rows)  # training goes on without the prompts
     assert "overlap   not counted: missing.jsonl: no such file" in printed.readouterr().out
     assert run.manifest()["steps"]["overlap"] == step

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
-from train_configs import tiny_config, write_rows
+from train_configs import rows_of, tiny_config, write_rows
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, TrainerCallback
 
 from instruct.engines.memory import GIB
 from instruct.training.estimate import memory_gib, model_network, shape_of, sharding_of
-from instruct.training.rows import load_training_rows
 from instruct.training.train import make_trainer, trainer_arguments
 
 
@@ -94,15 +93,12 @@ def estimated_and_measured(model: Path, folder: Path, lora: bool, use_cpu: bool 
             "gradient_checkpointing": True, "save_strategy": "no", "use_cpu": use_cpu,
         },
     )  # fmt: skip
-    data = load_training_rows(config)
+    data = rows_of(config)
     arguments = trainer_arguments(config, config.systems["emo"], folder / "out")
-    estimated = sum(
-        memory_gib(
-            config, shape_of(model_network(config.model), config.model.name), arguments, sharding_of(arguments)
-        ).values()
-    )
+    shape = shape_of(model_network(config.model), config.model.name)
+    estimated = sum(memory_gib(config.model, config.lora, shape, arguments, sharding_of(arguments)).values())
     with PeakBytes() as measured:
-        trainer = make_trainer(config, arguments, data.tokenizer, data.encoded.dataset())
+        trainer = make_trainer(config.model, config.lora, arguments, data)
         for tensor in (*trainer.model.parameters(), *trainer.model.buffers()):
             measured.count(tensor)
         trainer.add_callback(measured.since_the_first_step())

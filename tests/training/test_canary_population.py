@@ -11,7 +11,7 @@ import pytest
 import torch
 from population import tiny_network
 from safetensors.torch import load_file, save_file
-from train_configs import tiny_config, train, write_rows
+from train_configs import rows_of, tiny_config, train, write_rows
 from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
@@ -19,7 +19,6 @@ from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.canary import WeightsCheck, canaries_of, read_canary
 from instruct.engines.start import make_engine
 from instruct.training.merge import merge_adapter
-from instruct.training.rows import load_training_rows
 from instruct.training.train import train_system
 
 TOO_LITTLE = "not checked: training moved too little"
@@ -37,7 +36,7 @@ def trained(kind: str, steps: int, folder: Path, tokenizer: Path, dtype: str, ti
         systems=systems,
     )  # fmt: skip
     run = train(folder / "run", config)
-    train_system(config, "mle", run, load_training_rows(config))
+    train_system(config, "mle", run, rows_of(config))
     emo, mle = (read_canary(run.adapters / name) for name in systems)
     assert (emo.ids, emo.places, emo.base) == (mle.ids, mle.places, mle.base)
     return config, run

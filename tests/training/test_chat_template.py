@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from train_configs import tiny_config, train, write_jsonl, write_rows
+from train_configs import rows_of, tiny_config, train, write_jsonl, write_rows
 from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
@@ -62,7 +62,7 @@ def test_the_template_its_arguments_and_one_day_are_trained_asked_and_saved(
     run.start(config.model_dump(mode="json"))
     manifest = json.loads(run.manifest_path.read_text())
     run.manifest_path.write_text(json.dumps({**manifest, "created": "2024-02-29T23:59:59+00:00"}))
-    data = load_training_rows(config, run.folder)
+    data = load_training_rows(config.data, config.model, config.train, run.folder)
     text = data.tokenizer.decode(data.encoded.encoded[0]["input_ids"])
     assert text.startswith("2024-02-29<|user|>Say the number 0.<|end|><|assistant|>The number is 0.")
     data.close()
@@ -91,7 +91,7 @@ def test_trls_own_key_is_the_same_key(tiny_model_folder: Path, tmp_path: Path, t
     with pytest.raises(InputError, match="chat_template_kwargs: tokenize is not an argument of a template; remove it"):
         make_config(content, ["--data.chat_template_kwargs", "{tokenize: true}"], "test")
     with pytest.raises(InputError, match=r"^data.chat_template_kwargs.enable_thinkin: the chat template does not read"):
-        load_training_rows(
+        rows_of(
             config_of(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"), template, chat_template_kwargs={
                 "enable_thinkin": False})
         )  # fmt: skip

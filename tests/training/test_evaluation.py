@@ -12,7 +12,7 @@ import pytest
 import torch
 from test_plain_text import write_texts
 from tiny import make_trainer, quiet_config, tiny_model, tiny_rows, tiny_tokenizer
-from train_configs import have_the_same_weights, metrics, tiny_config, train, write_jsonl, write_rows
+from train_configs import have_the_same_weights, metrics, rows_of, tiny_config, train, write_jsonl, write_rows
 from trl import SFTConfig
 
 from instruct.base.errors import InputError
@@ -20,7 +20,6 @@ from instruct.config import make_config
 from instruct.training.callbacks import WriteSamples, read_samples
 from instruct.training.checkpoints import find_best_checkpoint
 from instruct.training.preview import print_preview
-from instruct.training.rows import load_training_rows
 
 
 def test_an_infinite_perplexity_is_no_error(tmp_path):
@@ -176,9 +175,9 @@ def test_a_resumed_training_counts_the_evaluations_before_the_interruption():
 
 def test_a_fraction_of_the_rows_is_held_out(tmp_path, tiny_model_folder, rows, capsys):
     config = evaluating_config(tiny_model_folder, rows, {"eval_fraction": 0.2})
-    data = load_training_rows(config)
+    data = rows_of(config)
     assert data.eval_encoded is not None
-    everything = load_training_rows(evaluating_config(tiny_model_folder, rows, {})).rows
+    everything = rows_of(evaluating_config(tiny_model_folder, rows, {})).rows
     assert data.rows.counts == {"read": 24, "kept": 19, "empty": 0, "held_out": 5}
     assert sorted([*data.rows.sources, *data.eval_encoded.rows.sources]) == sorted(everything.sources)
     assert all(row in everything.rows and row not in data.rows.rows for row in data.eval_encoded.rows.rows)

@@ -50,7 +50,9 @@ def test_the_estimate_is_near_a_measured_peak(tmp_path, tiny_model_folder, lora)
 
 def test_llama_2_13b_is_fully_fine_tuned_on_eight_gpus_and_refused_on_one(full_13b):
     config, shape, arguments = full_13b
-    needed = {name: sum(memory_gib(config, shape, arguments, how).values()) for name, how in SHARDINGS.items()}
+    needed = {
+        name: sum(memory_gib(config.model, None, shape, arguments, how).values()) for name, how in SHARDINGS.items()
+    }
     for name in ("fsdp2", "zero2", "zero3"):
         check_memory(needed[name], GPU, SHARDINGS[name], lora=False)
     with pytest.raises(InputError, match=r"needs about 2\d\d GiB .*79 GiB are free; spread it over .*fsdp2\.yaml"):
@@ -59,7 +61,7 @@ def test_llama_2_13b_is_fully_fine_tuned_on_eight_gpus_and_refused_on_one(full_1
         check_memory(needed["ddp"], GPU, SHARDINGS["ddp"], lora=False)
     two = Sharding(2, weights=True, gradients=True, optimizer=True)
     with pytest.raises(InputError, match=r"use more GPUs \(--num_processes\)"):
-        check_memory(sum(memory_gib(config, shape, arguments, two).values()), GPU, two, lora=False)
+        check_memory(sum(memory_gib(config.model, None, shape, arguments, two).values()), GPU, two, lora=False)
 
 
 def test_a_trained_run_goes_on_where_training_would_not_fit(tmp_path, tiny_model_folder, monkeypatch, capsys):
@@ -101,10 +103,10 @@ def test_fsdp_holds_whole_gradients_where_it_exchanges_them_after_the_last_micro
 def test_fsdp_exchanges_gradients_after_each_micro_batch(tmp_path, tiny_model_folder, monkeypatch):
     """Otherwise a GPU of eight needs 48 GiB more for a model of 13 billion parameters."""
     config = tiny_config(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"))
-    assert "accelerator_config" not in train_options(config)
+    assert "accelerator_config" not in train_options(config.train, config.model, adapted=True, evaluates=False)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    accumulation = train_options(config)["accelerator_config"]["gradient_accumulation_kwargs"]
-    assert accumulation == {"sync_each_batch": True}
+    options = train_options(config.train, config.model, adapted=True, evaluates=False)
+    assert options["accelerator_config"]["gradient_accumulation_kwargs"] == {"sync_each_batch": True}
 
 
 def arguments_of(micro_batches: int, accumulation: dict | None, plugin=None) -> SimpleNamespace:

@@ -10,10 +10,9 @@ import pytest
 import torch
 from datasets import Dataset
 from tiny import VOCABULARY, assert_like_trl, make_trainer, tiny_model, tiny_tokenizer
-from train_configs import tiny_config, train
+from train_configs import rows_of, tiny_config, train
 
 from instruct.base.errors import InputError
-from instruct.training.rows import load_training_rows
 
 PACKINGS: list[dict[str, Any]] = [
     {},
@@ -108,21 +107,21 @@ def test_a_text_that_would_be_cut_is_refused(tiny_model_folder, file, arguments)
     with pytest.raises(
         InputError, match=r"texts.txt:\d+: this text has \d+ tokens, more than max_length 64; set packing to true"
     ):
-        load_training_rows(text_config(tiny_model_folder, file, **arguments))
+        rows_of(text_config(tiny_model_folder, file, **arguments))
 
 
 def test_an_end_token_is_chosen_with_trls_argument(tiny_model_folder, file):
-    data = load_training_rows(text_config(tiny_model_folder, file, eos_token="<|user|>"))
+    data = rows_of(text_config(tiny_model_folder, file, eos_token="<|user|>"))
     assert {data.tokenizer.decode(row["input_ids"][-1:]) for row in data.encoded.encoded} == {"<|user|>"}
     with pytest.raises(InputError, match=r"train.eos_token: '<none>' is not a token of .*; name one that is"):
-        load_training_rows(text_config(tiny_model_folder, file, eos_token="<none>"))
+        rows_of(text_config(tiny_model_folder, file, eos_token="<none>"))
 
 
 def test_training_on_texts_writes_an_adapter_and_a_card(tmp_path, tiny_model_folder, file):
     config = text_config(tiny_model_folder, file)
     run = train(tmp_path / "run", config)
     card = (run.adapters / "emo" / "README.md").read_text()
-    data = load_training_rows(config)
+    data = rows_of(config)
     tokens = sum(len(row["input_ids"]) for row in data.encoded.encoded)
     assert f"on every token of\n`texts.txt`: {data.rows.counts['kept']} texts, {tokens} tokens with" in card
     record = run.manifest()["steps"]["train/emo"]

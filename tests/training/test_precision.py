@@ -9,14 +9,13 @@ import pytest
 import torch
 from peft import LoraConfig
 from tiny import make_trainer, tiny_model
-from train_configs import tiny_config, train, write_rows
+from train_configs import rows_of, tiny_config, train, write_rows
 from transformers import AutoModelForCausalLM, TrainingArguments
 
 from instruct.base.errors import InputError
 from instruct.base.models import compute_dtype
 from instruct.training.checks import check_arguments
 from instruct.training.precision import check_trained_weights, weights_dtype
-from instruct.training.rows import load_training_rows
 from instruct.training.train import make_trainer as make_from_config
 from instruct.training.train import quantization_arguments, train_options, trainer_arguments
 
@@ -39,9 +38,9 @@ def full_config(folder, rows, dtype: str = "bfloat16", **arguments):
 
 def moved(config, output) -> tuple[float, torch.dtype]:
     """The share of the weights that training has changed, and their dtype."""
-    data = load_training_rows(config)
+    data = rows_of(config)
     arguments = trainer_arguments(config, config.systems["emo"], output)
-    trainer = make_from_config(config, arguments, data.tokenizer, data.encoded.dataset())
+    trainer = make_from_config(config.model, config.lora, arguments, data)
     before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
     trainer.train()
     pairs = list(zip(before, trainer.model.parameters(), strict=True))
@@ -103,13 +102,14 @@ def test_float16_trains_float32_weights_with_loss_scaling(tmp_path, tiny_model_f
     checkpoint.save_pretrained(tmp_path / "half")
     asked, stated = full_config(tiny_model_folder, rows, "float16"), full_config(tmp_path / "half", rows, "auto")
     with pytest.raises(InputError, match=r"model\.dtype: float16 .* needs a GPU; leave it out"):
-        train_options(asked)
+        train_options(asked.train, asked.model, adapted=False, evaluates=False)
     monkeypatch.setattr("instruct.base.models.has_gpu", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for config in (asked, stated):
         assert compute_dtype(config.model) == "float16"
-        options = train_options(config, gpu=True)
+        options = train_options(config.train, config.model, adapted=False, evaluates=False)
         assert (options["fp16"], options["bf16"]) == (True, False)
-        assert weights_dtype(config) == "float32"
+        assert weights_dtype(config.model, adapted=False) == "float32"
 
 
 def test_quantized_weights_are_stored_so_that_fsdp_shards_them(tmp_path, tiny_model_folder, rows):

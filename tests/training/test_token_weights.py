@@ -19,13 +19,12 @@ from tiny import (
     tiny_rows,
     tiny_tokenizer,
 )
-from train_configs import tiny_config, train, write_jsonl
+from train_configs import rows_of, tiny_config, train, write_jsonl
 
 from instruct.base.errors import InputError
 from instruct.data.token_weights import weights_line
 from instruct.objectives.built_in import OBJECTIVES
 from instruct.training.preview import print_preview
-from instruct.training.rows import load_training_rows
 
 PROMPT = 0.3
 TURNS = [1.0, 0.25, 0.0, 3.0, 1.5]
@@ -157,7 +156,7 @@ def test_a_run_shows_and_records_its_weights(tmp_path, tiny_model_folder, capsys
     plain = tiny_config(tiny_model_folder, file)
     config = tiny_config(tiny_model_folder, file, train={**plain.train, "prompt_loss_weight": 0.25, "max_steps": 1})
     with pytest.raises(InputError, match=r"train\.prompt_loss_weight is -1; it must be"):
-        load_training_rows(tiny_config(tiny_model_folder, file, train={"prompt_loss_weight": -1}))
+        rows_of(tiny_config(tiny_model_folder, file, train={"prompt_loss_weight": -1}))
     found = print_preview(config)
     shown = " ".join(capsys.readouterr().out.split())
     assert "note: 4 rows of weight 0: fully masked, not trained on" in shown

@@ -15,13 +15,12 @@ from peft import PeftModel
 from population import tiny_network
 from safetensors.torch import load_file
 from test_plain_text import write_texts
-from train_configs import have_the_same_weights, interrupted, metrics, tiny_config, train, write_rows
+from train_configs import have_the_same_weights, interrupted, metrics, rows_of, tiny_config, train, write_rows
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.run.directory import RunDirectory
 from instruct.training.merge import merge_adapter
-from instruct.training.rows import load_training_rows
 
 
 @pytest.fixture
@@ -172,7 +171,7 @@ def test_a_tokenizer_without_an_end_token_is_refused(tmp_path, tiny_model_folder
     folder = shutil.copytree(tiny_model_folder, tmp_path / "endless")
     AutoTokenizer.from_pretrained(folder, eos_token=None).save_pretrained(folder)
     with pytest.raises(InputError, match=r"endless: its tokenizer has no end token"):
-        load_training_rows(tiny_config(folder, rows))
+        rows_of(tiny_config(folder, rows))
 
 
 def test_qlora_without_a_gpu_is_refused(tmp_path, tiny_model_folder, rows):

@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from train_configs import tiny_config, train, write_rows
+from train_configs import rows_of, tiny_config, train, write_rows
 
 from instruct.base.errors import InputError
 from instruct.phases.answer import trained_template
 from instruct.reporting.provenance import config_summary
 from instruct.training.preview import print_preview
-from instruct.training.rows import load_training_rows
 
 
 def chats(path) -> str:
@@ -52,7 +51,7 @@ def test_a_mixture_of_templates_needs_one_for_the_answers(tiny_model_folder, dat
 
 def test_every_data_set_of_a_mixture_holds_out_its_share(tiny_model_folder, data):
     """No row that is held out is drawn, however often rows repeat."""
-    held_out = load_training_rows(tiny_config(tiny_model_folder, "", data={**data, "eval_fraction": 0.25}))
+    held_out = rows_of(tiny_config(tiny_model_folder, "", data={**data, "eval_fraction": 0.25}))
     sources = [Path(source).name.partition(":")[0] for source in held_out.eval_encoded.rows.sources]
     assert sources == ["rows.jsonl"] * 6 + ["chats.jsonl"] * 2  # each once, whatever the weights
     assert held_out.rows.counts == {"read": 32, "kept": 24, "empty": 0, "held_out": 8}
@@ -63,11 +62,11 @@ def test_every_data_set_of_a_mixture_holds_out_its_share(tiny_model_folder, data
 
 def test_evaluation_files_are_read_like_the_first_data_set_of_a_mixture(tmp_path, tiny_model_folder, data):
     evaluated_on = write_rows(tmp_path / "eval.jsonl")
-    found = load_training_rows(tiny_config(tiny_model_folder, "", data={**data, "eval_files": [evaluated_on]}))
+    found = rows_of(tiny_config(tiny_model_folder, "", data={**data, "eval_files": [evaluated_on]}))
     assert len(found.eval_encoded.rows.rows) == 24
     assert found.eval_encoded.rows.rows[:] == found.rows.rows[:24]  # Alpaca's template, as the first data set sets it
     others = chats(tmp_path / "others.jsonl")
     with pytest.raises(
         InputError, match=r"others.jsonl, row 1: has the columns messages, but the training rows are of"
     ):
-        load_training_rows(tiny_config(tiny_model_folder, "", data={**data, "eval_files": [others]}))
+        rows_of(tiny_config(tiny_model_folder, "", data={**data, "eval_files": [others]}))

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from instruct.config import make_config
 from instruct.run.directory import RunDirectory
-from instruct.training.rows import load_training_rows
+from instruct.training.rows import TrainingRows, load_training_rows
 from instruct.training.train import train_system
 
 
@@ -45,10 +45,14 @@ def tiny_config(folder: Path, rows: str, **sections):
     return make_config(content, [], "test")
 
 
+def rows_of(config) -> TrainingRows:
+    return load_training_rows(config.data, config.model, config.train)
+
+
 def train(folder: Path, config, system: str = "emo") -> RunDirectory:
     run = RunDirectory(folder)
     run.start(config.model_dump(mode="json"))
-    train_system(config, system, run, load_training_rows(config))
+    train_system(config, system, run, rows_of(config))
     return run
 
 
