@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from instruct.base.cards import nearest
 from instruct.base.errors import InputError, one_line, refused_by_library
 from instruct.base.files import write_atomically
 from instruct.base.output import progress_bar, say
@@ -268,21 +267,13 @@ def check_trackers(names: list[str]) -> None:
     Raises:
         InputError: transformers has no tracker of this name, or its package is not installed.
     """
-    from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+    from transformers.integrations import get_reporting_integration_callbacks
 
-    for name in names:
-        if name not in INTEGRATION_TO_CALLBACK:
-            shown = one_line(name, 40)
-            raise InputError(
-                f"train.report_to: unknown tracker {shown!r}{nearest(name, INTEGRATION_TO_CALLBACK)}; "
-                "use tensorboard, wandb, trackio, another of transformers, or none"
-            )
-        try:
-            INTEGRATION_TO_CALLBACK[name]()  # as the Trainer will; only the callback knows which package it needs
-        except (RuntimeError, ImportError) as error:
-            raise InputError(
-                f"train.report_to: {name} cannot be used ({one_line(error, 160)}); or use tensorboard"
-            ) from None
+    try:
+        for make in get_reporting_integration_callbacks(names):
+            make()  # as the Trainer will; only the callback knows which package it needs
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise InputError(f"train.report_to: {one_line(error)}; use tensorboard, wandb, trackio or none") from None
 
 
 # What a line of a logged step shows, by the Trainer's names; the run's log and the trackers have all of it.

@@ -1,4 +1,4 @@
-"""Refusals when the trainer is constructed: what an objective on hidden states cannot train with, on or as a model."""
+"""Refusals when the trainer is constructed: rows and models that an objective on hidden states cannot train."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from peft.tuners.tuners_utils import _check_lora_target_modules_mamba
+from peft.utils.other import TrainableTokensWrapper
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPast
@@ -18,27 +19,14 @@ from trl import SFTConfig
 from instruct.base.errors import InputError, one_line
 from instruct.base.networks import backbone_of
 from instruct.base.output import warn
-from instruct.training.frozen import gathered
+from instruct.training.frozen import check_base, gathered
 from instruct.training.head import DIVISORS, MULTIPLIERS, SOFTCAPS, evaluating, head_of, output_head, replaced_forward
+from instruct.training.precision import check_trained_weights
 from instruct.training.processes import from_main
 from instruct.training.trained import ALL_LINEAR, reached_by_text
 
 _PICTURES = {"image", "images", "video", "videos", "pixel_values"}  # columns
 _PROBE = 16  # tokens of each of the rows that are packed to see whether a model keeps them apart
-
-
-def check_arguments(args: SFTConfig) -> None:
-    """Refuse arguments with which the objective would be ignored or wrong on this machine.
-
-    Raises:
-        ValueError: activation offloading without a GPU, Apple's GPU, or averaging of tokens per process.
-    """
-    if args.activation_offloading and not torch.accelerator.is_available():
-        raise ValueError("activation_offloading needs a GPU, and this machine has none; set it to False")
-    if args.world_size > 1 and not args.average_tokens_across_devices:
-        raise ValueError("average_tokens_across_devices=False would weight tokens differently on each process; drop it")
-    if args.device.type == "mps":
-        raise ValueError("Apple's GPU (mps) has no float64, in which the statistics are summed; set use_cpu=True")
 
 
 @torch.no_grad()
@@ -83,6 +71,56 @@ def leave_layers_out(peft_config: Any, network: Any, columns: Collection[str] = 
     reasons = ((refused, "PEFT has no adapter for them"), (unseen, "the rows have no pictures"))
     of = network.config.model_type
     return [f"LoRA: {' and '.join(sorted(names))} of {of} stay frozen: {reason}" for names, reason in reasons if names]
+
+
+def check_model(trainer: Any, head: nn.Module, narrow: torch.dtype | None) -> bool:
+    """Refuse a trainer whose model the objective would be ignored by, or wrong on.
+
+    Args:
+        trainer: an EMOTrainer after TRL's constructor, before anything wraps its model.
+        narrow: the dtype of autocast.
+
+    Returns:
+        Whether the head takes other states than the backbone's, see `check_logits`.
+
+    Raises:
+        ValueError, InputError: it is refused; the message has the remedy.
+    """
+    model, args, fsdp = trainer.model, trainer.args, trainer.is_fsdp_enabled
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    sharded = fsdp or trainer.is_deepspeed_enabled
+    has_reference = bool(getattr(args.make_objective(), "reference", None))
+    check_trained_weights(model, args, sharded, fsdp)
+    inside = check_logits(base, loaded_on_main_only=fsdp)
+    for is_so, reason in (
+        # TRL calls it with logits, which are not computed here
+        (
+            trainer.compute_loss_func is not None,
+            "compute_loss_func would replace the objective; drop it and give `objective` a function (logits, labels) "
+            "-> losses, or use SFTTrainer",
+        ),
+        # https://huggingface.co/docs/peft/package_reference/trainable_tokens: this wrapper has no layer of its own, in
+        # whose forward FSDP and ZeRO-3 would gather the weights
+        (
+            sharded and isinstance(head, TrainableTokensWrapper),
+            "trainable_token_indices does not work with FSDP or DeepSpeed; use DDP, or train the whole head "
+            "(modules_to_save=['lm_head'])",
+        ),
+        (
+            has_reference and inside,
+            f"{type(base).__name__}: an objective with a reference does not read the layers between its backbone and "
+            "its head; choose another objective or model",
+        ),
+    ):
+        if is_so:
+            raise ValueError(reason)
+    if has_reference:
+        check_base(model, sharded)
+    if not trainer._is_vision_dataset and not sharded:
+        check_causal(base)
+    if args.padding_free or (args.packing and args.packing_strategy != "wrapped"):
+        check_packing(base, trainer.data_collator, narrow, loaded_on_main_only=fsdp)
+    return inside
 
 
 def check_datasets(dataset: Any, evaluation: Any, args: SFTConfig) -> None:
@@ -162,24 +200,6 @@ def check_packing(
     problem = from_main(leak) if loaded_on_main_only else leak()
     if problem:
         raise InputError(problem)
-
-
-def check_parallelism(config: Any) -> None:
-    """Refuse parallelism that splits a row's tokens or the head's vocabulary; data parallelism and FSDP are fine.
-
-    Args:
-        config: accelerate's ParallelismConfig, or None.
-
-    Raises:
-        ValueError: context, sequence or tensor parallelism.
-    """
-    for kind in ("context", "sequence", "tensor"):
-        size, name = f"{kind[0]}p_size", f"{kind} parallelism"
-        if getattr(config, size, 1) > 1:
-            raise ValueError(
-                f"{name} ({size}={getattr(config, size)}) splits rows or the head, which the objective needs whole; "
-                f"set {size} to 1 and use FSDP2 or DeepSpeed ZeRO-3 (dp_shard_size) instead"
-            )
 
 
 TOKENS = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -25,12 +25,11 @@ from instruct.objectives import Objective
 from instruct.objectives.built_in import OBJECTIVES
 from instruct.objectives.make import make_objective, name_of
 from instruct.objectives.objective import LogitLoss, made_up_tokens
-from instruct.training.checks import check_parallelism
 from instruct.training.objective_names import is_own
 
 LOWER_IS_BETTER = re.compile(r"(.*_)?(ce|perplexity|loss)")  # also of one of several evaluation sets: eval_NAME_ce
 COMPARING = ("reduce_lr_on_plateau", "greedy")  # learning rate schedules that follow a metric
-# Arguments of SFTConfig that would change or break the objective, or that nothing reads: only these values are taken.
+# Arguments of SFTConfig of which only these values are taken.
 REFUSED: dict[str, tuple[Any, str]] = {
     "label_smoothing_factor": (0.0, "cannot be combined with a token-level objective; set it to 0"),
     "loss_type": ("nll", "would select another loss; drop it and set `objective` (dft is one)"),
@@ -124,54 +123,115 @@ class EMOConfig(SFTConfig):
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        self._take_object()
-        sizes: Any = self.parallelism_config  # type: ignore[has-type]
-        if isinstance(sizes, dict):
-            try:
-                self.parallelism_config = ParallelismConfig(**sizes)
-            except TypeError as error:
-                raise ValueError(f"parallelism_config: {one_line(error)}") from None
-        check_parallelism(self.parallelism_config)
+        """Raises:
+        ValueError: what the objective would be ignored or wrong with; the message has the remedy.
+        """
+        # The configuration is logged as JSON, so that an objective that is no name is kept beside its name. One that is
+        # named is kept, too, when it is first made, so that its code runs once.
+        self._object: Any = None
+        if not isinstance(self.objective, str):
+            self._object = make_objective(self.objective, self.objective_args)
+            self.objective = name_of(self.objective)
         named = "ACCELERATE_TORCH_DEVICE" in os.environ
         if not (self.use_cpu or named or torch.accelerator.is_available()):  # type: ignore[has-type]
             check_gpu_is_usable()
             self.use_cpu = True  # otherwise bf16, TRL's default, is refused for want of a GPU
         if self.use_cpu and self.bf16 is None and not self.fp16:  # type: ignore[has-type]
             self.bf16 = has_bfloat16_instructions()
-        self._choose_metric()
+        compares = self.load_best_model_at_end or self.patience is not None or self.lr_scheduler_type in COMPARING
+        if self.metric_for_best_model is None and compares:  # type: ignore[has-type]
+            self.metric_for_best_model = "eval_ce"  # SFTConfig's is the objective's own value
+        metric = self.metric_for_best_model or ""
+        if LOWER_IS_BETTER.fullmatch(metric) and self.greater_is_better is None:  # type: ignore[has-type]
+            self.greater_is_better = False
+        sizes: Any = self.parallelism_config  # type: ignore[has-type]
+        if isinstance(sizes, dict):
+            try:
+                self.parallelism_config = ParallelismConfig(**sizes)
+            except TypeError as error:
+                raise ValueError(f"parallelism_config: {one_line(error)}") from None
         super().__post_init__()
+        objective = self.make_objective()
+        for is_so, reason in self._refusals(objective):
+            if is_so:
+                raise ValueError(reason)
+        check_prompt_weight(self.prompt_loss_weight, self.train_on)
+        if self.train_on == "all_tokens":
+            self.assistant_only_loss = self.completion_only_loss = False
+
+    def _refusals(self, objective: Objective) -> Iterator[tuple[Any, str]]:
+        """What cannot be right, each with what is wrong and the remedy."""
+        # What of SFTConfig would change or break the objective, or is not read.
         for name, (only, reason) in REFUSED.items():
-            if getattr(self, name) != only:
-                raise ValueError(f"{name}={getattr(self, name)!r} {reason}")
-        if self.use_liger_kernel and (self.liger_kernel_config or {}).get("fused_linear_cross_entropy"):
-            raise ValueError(
-                "Liger's fused_linear_cross_entropy replaces the model's forward and with it the objective; remove it "
-                "from liger_kernel_config (Liger's other kernels may stay)"
+            yield getattr(self, name) != only, f"{name}={getattr(self, name)!r} {reason}"
+        # https://github.com/linkedin/Liger-Kernel: the patched forward computes cross-entropy from the states
+        yield (
+            self.use_liger_kernel and (self.liger_kernel_config or {}).get("fused_linear_cross_entropy"),
+            "Liger's fused_linear_cross_entropy replaces the model's forward and with it the objective; remove it from "
+            "liger_kernel_config (Liger's other kernels may stay)",
+        )
+        # `accelerate launch` writes sizes into the environment, which ParallelismConfig reads
+        sizes = self.parallelism_config or ParallelismConfig()
+        for kind in ("context", "sequence", "tensor"):
+            key = f"{kind[0]}p_size"
+            yield (
+                getattr(sizes, key) > 1,
+                f"{kind} parallelism ({key}={getattr(sizes, key)}) splits rows or the head, which the objective needs "
+                f"whole; set {key} to 1 and use FSDP2 or DeepSpeed ZeRO-3 (dp_shard_size) instead",
             )
-        self._check_mask()
-        if self.max_steps == 0:
-            raise ValueError("max_steps is 0; give a number of steps, or leave it out to train num_train_epochs")
-        if self.patience is not None and (self.patience < 1 or self.eval_strategy == "no"):
-            raise ValueError(f"patience is {self.patience}; it must be at least 1, with eval_strategy steps or epoch")
-        self.make_objective()
-        if self.chunk_rows is not None and self.chunk_rows < 1:
-            raise ValueError(f"chunk_rows is {self.chunk_rows}; it must be at least 1")
+        yield (
+            self.activation_offloading and not torch.accelerator.is_available(),
+            "activation_offloading needs a GPU, and this machine has none; set it to False",
+        )
+        yield (
+            self.world_size > 1 and not self.average_tokens_across_devices,
+            "average_tokens_across_devices=False would weight tokens differently on each process; drop it",
+        )
+        yield (
+            self.device.type == "mps",
+            "Apple's GPU (mps) has no float64, in which the statistics are summed; set use_cpu=True",
+        )
+        for name, choices in {"train_on": TRAIN_ON, "on_bad_row": ON_BAD_ROW, "empty_thinking": ("train",)}.items():
+            value = getattr(self, name)
+            yield (
+                value not in (type(self).__dataclass_fields__[name].default, *choices),
+                f"unknown {name} {value!r}; use {', '.join(choices)}",
+            )
+        for name in ("assistant_only_loss", "completion_only_loss"):
+            flag = getattr(self, name)
+            yield (
+                self.train_on == "all_tokens" and flag,
+                f"{name}=True contradicts train_on='all_tokens'; drop one of them",
+            )
+            yield (
+                self.prompt_loss_weight and flag is not None,
+                f"prompt_loss_weight needs the mask of train_on; drop {name}",
+            )
+        yield (
+            self.train_on == "last_turn" and self.assistant_only_loss is not None,
+            "assistant_only_loss replaces train_on='last_turn'; drop one of them",
+        )
+        metric = self.metric_for_best_model
+        yield (
+            metric and re.fullmatch("(.*_)?loss", metric) and not is_cross_entropy(objective),
+            f"metric_for_best_model {metric!r} is the value of the objective {self.objective}, which does not say how "
+            "well a model predicts; use eval_ce",
+        )
+        yield (
+            self.patience is not None and (self.patience < 1 or self.eval_strategy == "no"),
+            f"patience is {self.patience}; it must be at least 1, with eval_strategy steps or epoch",
+        )
+        yield self.max_steps == 0, "max_steps is 0; give a number of steps, or leave it out to train num_train_epochs"
+        yield (
+            self.chunk_rows is not None and self.chunk_rows < 1,
+            f"chunk_rows is {self.chunk_rows}; it must be at least 1",
+        )
         file = self.transport_cost.partition(".safetensors:")
-        if self.transport_cost != "fixed" and not Path(file[0] + (file[1] and ".safetensors")).exists():
-            raise ValueError(
-                f"transport_cost {self.transport_cost!r}: no such file or folder; use fixed, or the path of a "
-                ".safetensors table or of a model's folder"
-            )
-
-    def _take_object(self) -> None:
-        """Keep an objective that is no name, and a name in its place: the configuration is logged as JSON.
-
-        One that is named is kept, too, when it is first made, so that its code runs once.
-        """
-        self._object: Any = None
-        if not isinstance(self.objective, str):
-            self._object = make_objective(self.objective, self.objective_args)
-            self.objective = name_of(self.objective)
+        yield (
+            self.transport_cost != "fixed" and not Path(file[0] + (file[1] and ".safetensors")).exists(),
+            f"transport_cost {self.transport_cost!r}: no such file or folder; use fixed, or the path of a .safetensors "
+            "table or of a model's folder",
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the object, whose class may be one that cannot be pickled; checkpoints hold the configuration."""
@@ -181,40 +241,6 @@ class EMOConfig(SFTConfig):
         copied = copy.copy(self)
         copied.__dict__ = {**copy.deepcopy(self.__getstate__(), memo), "_object": self._object}
         return copied
-
-    def _check_mask(self) -> None:
-        if self.train_on not in TRAIN_ON:
-            raise ValueError(f"unknown train_on {self.train_on!r}; use {', '.join(TRAIN_ON)}")
-        check_prompt_weight(self.prompt_loss_weight, self.train_on)
-        if self.on_bad_row not in (None, *ON_BAD_ROW):
-            raise ValueError(f"unknown on_bad_row {self.on_bad_row!r}; use {', '.join(ON_BAD_ROW)}")
-        if self.empty_thinking not in (None, "train"):
-            raise ValueError(f"unknown empty_thinking {self.empty_thinking!r}; use train, or leave it out")
-        for name in ("assistant_only_loss", "completion_only_loss"):
-            if self.train_on == "all_tokens" and getattr(self, name):
-                raise ValueError(f"{name}=True contradicts train_on='all_tokens'; drop one of them")
-        if self.train_on == "last_turn" and self.assistant_only_loss is not None:
-            raise ValueError("assistant_only_loss replaces train_on='last_turn'; drop one of them")
-        for name in ("assistant_only_loss", "completion_only_loss"):
-            if self.prompt_loss_weight and getattr(self, name) is not None:
-                raise ValueError(f"prompt_loss_weight needs the mask of train_on; drop {name}")
-        if self.train_on == "all_tokens":
-            self.assistant_only_loss = self.completion_only_loss = False
-
-    def _choose_metric(self) -> None:
-        """Fill in the metric before SFTConfig does, which takes the objective's own value."""
-        compares = self.load_best_model_at_end or self.patience is not None or self.lr_scheduler_type in COMPARING
-        if self.metric_for_best_model is None and compares:  # type: ignore[has-type]
-            self.metric_for_best_model = "eval_ce"
-        metric = self.metric_for_best_model
-        if metric and re.fullmatch("(.*_)?loss", metric) and not is_cross_entropy(self.make_objective()):
-            raise ValueError(
-                f"metric_for_best_model {self.metric_for_best_model!r} is the value of the objective "
-                f"{self.objective}, which does not say how well a model predicts; use eval_ce"
-            )
-        lower = metric is not None and LOWER_IS_BETTER.fullmatch(metric)
-        if lower and self.greater_is_better is None:  # type: ignore[has-type]
-            self.greater_is_better = False
 
     def make_objective(self) -> Objective:
         """The objective that the arguments name.

@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from peft.utils.other import TrainableTokensWrapper
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.utils.data import DataLoader
 from transformers.trainer import TRAINER_STATE_NAME
@@ -19,7 +17,7 @@ from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTConfig, SFTTrainer
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, InstructError
 from instruct.base.networks import check_whole, record_class
 from instruct.data.arrow import RowFolder
 from instruct.objectives import Energy, LogitLoss, Objective, ObjectiveStatistics
@@ -34,32 +32,22 @@ from instruct.training.batches import (
 from instruct.training.callbacks import StopWithoutImprovement
 from instruct.training.chat_labels import check_weighed, is_read_here, label_rows, mask_pictures, warn_of_rows
 from instruct.training.checkpoints import missing_state
-from instruct.training.checks import (
-    check_arguments,
-    check_causal,
-    check_datasets,
-    check_logits,
-    check_packing,
-    check_parallelism,
-    leave_layers_out,
-)
+from instruct.training.checks import check_datasets, check_model, leave_layers_out
 from instruct.training.emo_config import EMOConfig
-from instruct.training.frozen import (
-    TableRecord,
-    check_base,
-    make_cost,
-    reference_of,
-)
+from instruct.training.frozen import TableRecord, make_cost, reference_of
 from instruct.training.generation_config import settle_generation_config
-from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
-from instruct.training.nonfinite import NonFiniteLossError
-from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
+from instruct.training.head import attach_objective, output_head
+from instruct.training.precision import keep_adapters_in_float32
 from instruct.training.processes import use_one_device
 from instruct.training.trained import ALL_LINEAR, check_adapter, report_trained, warn_of_end_tokens
 
 # Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its
 # number of micro-batches; the tokens seen, including masked ones.
 SUMS = (*(field.name for field in fields(ObjectiveStatistics)), "aux_loss", "batches", "seen")
+
+
+class NonFiniteLossError(InstructError, FloatingPointError):
+    """The loss or the gradient is NaN or infinite, and another step would ruin the weights. Exit code 1."""
 
 
 def _with_objective(args: SFTConfig | None) -> EMOConfig:
@@ -125,109 +113,59 @@ class EMOTrainer(SFTTrainer):
         **named: Any,
     ) -> None:
         args = _with_objective(args)
-        check_arguments(args)
         check_datasets(train_dataset, eval_dataset, args)
+        first: dict[str, Any] = next(iter(train_dataset or ()), {})  # one look: a stream is opened for each
+        mask_pictures(args, first)
         use_one_device(args, loads_model=isinstance(model, str))
         network = model
         if isinstance(model, str):
             loading = args.model_init_kwargs or {}
             trusted = loading.get("trust_remote_code", False)
             network = check_whole(model, loading.get("revision"), trusted, wanted=peft_config is not None)
-        first: dict[str, Any] = next(iter(train_dataset or ()), {})  # one look: a stream is opened for each
-        self._first = train_dataset, first
         all_linear = getattr(peft_config, "target_modules", None) == ALL_LINEAR  # PEFT puts names in its place
         left_out = leave_layers_out(peft_config, network, first)
-        mask_pictures(args, first)
+
+        self._first = train_dataset, first
+        self._folder: RowFolder | None = None  # of the rows that are read here
         self._name = args.objective.rpartition(":")[2]  # in TRL's model card
         self._tag_names = ["trl", "sft", self._name]
-        self._folder: RowFolder | None = None  # of the rows that are read here
-        try:
-            super().__init__(
-                model, args, data_collator, train_dataset, eval_dataset, *positional, peft_config=peft_config, **named
-            )
-        except ValueError as error:
-            if "adapter to `lm_head`" in str(error):  # TRL's message mentions target_modules only
-                raise ValueError(ADAPTER_ON_HEAD) from None
-            raise
-        if peft_config is not None:
-            check_adapter(self.model)
+        super().__init__(
+            model, args, data_collator, train_dataset, eval_dataset, *positional, peft_config=peft_config, **named
+        )
         # Whatever the model's own forward accepts, this one divides by the tokens of all micro-batches. Otherwise the
         # Trainer counts none and averages the micro-batches' means.
         self.model_accepts_loss_kwargs = True
         self._exchange_float32()
+        if args.patience is not None:
+            self.add_callback(StopWithoutImprovement(args.patience))
 
         base = self.model
+        if peft_config is not None:
+            check_adapter(base)
         if hasattr(base, "get_base_model"):
             record_class(base)
             base = base.get_base_model()
+        if getattr(base, "is_quantized", False):
+            keep_adapters_in_float32(self.model)
         settle_generation_config(base, self._tokenizer)
-        self._objective = objective = args.make_objective()
         head = output_head(base)
+        narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
+        inside = check_model(self, head, narrow)
         if self.accelerator.is_main_process:
             report_trained(self.model, all_linear, left_out)
             warn_of_end_tokens(base, head, self._tokenizer)
-        if getattr(base, "is_quantized", False):
-            keep_adapters_in_float32(self.model)
-        sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None
-        narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
-        inside = self._check_model(base, head, narrow)
 
+        self._objective = objective = args.make_objective()
         cost = None
         if "cost" in objective.needs:
+            sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None
             cost = make_cost(args.transport_cost, head, sharded_on, narrow, objective)
         reference_for = functools.partial(reference_of, self.model) if getattr(objective, "reference", None) else None
         attach_objective(base, objective, cost, args.chunk_rows, reference_for, inside)
         self._logged_weights = _logged_weights(objective)
-        if args.patience is not None:
-            self.add_callback(StopWithoutImprovement(args.patience))
         self._table = TableRecord(cost)
         self._sums: dict[str, torch.Tensor | None] = {"train": None, "eval": None}
-        self._unchecked: Callable[[], None] | None = None
-
-    def _check_model(self, base: Any, head: Any, narrow: torch.dtype | None) -> bool:
-        """Refuse what the objective would be ignored by, or wrong on.
-
-        Args:
-            base: the model without its adapter.
-            narrow: the dtype of autocast.
-
-        Returns:
-            Whether the head takes other states than the backbone's, see `check_logits`.
-        """
-        args: Any = self.args
-        sharded = self.is_fsdp_enabled or self.is_deepspeed_enabled
-        for is_so, reason in (
-            # TRL calls it with logits, which are not computed here
-            (
-                self.compute_loss_func is not None,
-                "compute_loss_func would replace the objective; drop it and give `objective` a function (logits, "
-                "labels) -> losses, or use SFTTrainer",
-            ),
-            # https://huggingface.co/docs/peft/package_reference/trainable_tokens: this wrapper has no layer of its own,
-            # in whose forward FSDP and ZeRO-3 would gather the weights
-            (
-                sharded and isinstance(head, TrainableTokensWrapper),
-                "trainable_token_indices does not work with FSDP or DeepSpeed; use DDP, or train the whole head "
-                "(modules_to_save=['lm_head'])",
-            ),
-        ):
-            if is_so:
-                raise ValueError(reason)
-        check_parallelism(self.accelerator.parallelism_config)
-        check_trained_weights(self.model, args, sharded, self.is_fsdp_enabled)
-        inside = check_logits(base, loaded_on_main_only=self.is_fsdp_enabled)
-        if getattr(self._objective, "reference", None):
-            if inside:
-                raise ValueError(
-                    f"{type(base).__name__}: an objective with a reference does not read the layers between its "
-                    "backbone and its head; choose another objective or model"
-                )
-            check_base(self.model, sharded)
-        if not self._is_vision_dataset and not sharded:
-            check_causal(base)
-        if args.padding_free or (args.packing and args.packing_strategy != "wrapped"):
-            check_packing(base, self.data_collator, narrow, loaded_on_main_only=self.is_fsdp_enabled)
-        return inside
+        self._unchecked: tuple[torch.Tensor, str] | None = None  # the last loss, and where it was computed
 
     def _exchange_float32(self) -> None:
         """Have FSDP2 sum gradients over ranks in float32, as DDP does, and return the model's outputs as they are.
@@ -329,7 +267,7 @@ class EMOTrainer(SFTTrainer):
         total = outputs.statistics.value
         if outputs.aux_loss is not None:
             total = total + outputs.aux_loss.detach()
-        self._unchecked = functools.partial(self._raise_if_not_finite, total, mode)
+        self._unchecked = total, mode
         # DeepSpeed and LOMO update the weights during backward. The others are checked after it, see `training_step`.
         if mode == "eval" or self.is_deepspeed_enabled or "lomo" in self.args.optim:
             self.check_finite()
@@ -368,9 +306,16 @@ class EMOTrainer(SFTTrainer):
         """Raises:
         NonFiniteLossError: the loss that `compute_loss` computed last is NaN or infinite.
         """
-        if self._unchecked is not None:
-            check, self._unchecked = self._unchecked, None
-            check()
+        if self._unchecked is None:
+            return
+        (total, mode), self._unchecked = self._unchecked, None
+        if torch.isfinite(total):
+            return
+        step = self.state.global_step
+        when = f"training step {step + 1}" if mode == "train" else f"evaluation after step {step}"
+        raise NonFiniteLossError(
+            f"{when}: the loss is {total.item()}; lower learning_rate, check the rows, or train in bfloat16 or float32"
+        )
 
     def evaluation_loop(
         self,
@@ -462,12 +407,3 @@ class EMOTrainer(SFTTrainer):
             return labels
         row = self.accelerator.process_index * len(labels) + torch.arange(len(labels), device=labels.device)
         return labels.masked_fill((row >= state.remainder)[:, None], -100)
-
-    def _raise_if_not_finite(self, total: torch.Tensor, mode: str) -> None:
-        if torch.isfinite(total):
-            return
-        step = self.state.global_step
-        when = f"training step {step + 1}" if mode == "train" else f"evaluation after step {step}"
-        raise NonFiniteLossError(
-            f"{when}: the loss is {total.item()}; lower learning_rate, check the rows, or train in bfloat16 or float32"
-        )

@@ -149,7 +149,7 @@ def memory_gib(
     from instruct.objectives.linear import buffer_rows
 
     width = BYTES[compute_dtype(model)]
-    stored = BYTES.get(weights_dtype(model, lora is not None), width)
+    stored = BYTES[weights_dtype(model, lora is not None)]
     inside = shape.parameters - shape.outside
     if lora:
         trained: float = _lora_parameters(lora, shape)  # in float32
@@ -198,7 +198,7 @@ def disk_gib(model: ModelOptions, lora: LoraOptions | None, shape: ModelShape, s
         adapter = 4 * _lora_parameters(lora, shape) / GIB
         return (systems + 2 * 3) * adapter + 0.1
     width = BYTES[compute_dtype(model)]
-    stored = BYTES.get(weights_dtype(model, lora is not None), width)
+    stored = BYTES[weights_dtype(model, lora is not None)]
     return (systems * width + 2 * 3 * stored) * shape.parameters / GIB
 
 

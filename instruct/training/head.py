@@ -24,11 +24,6 @@ from instruct.objectives.linear import linear_objective_loss
 from instruct.objectives.torch_kernels import Head, Reference
 from instruct.training.batches import HostLabels
 
-ADAPTER_ON_HEAD = (
-    "an adapter on lm_head would never be trained: remove lm_head from its targets (target_modules, "
-    "target_parameters, ensure_weight_tying), or train the whole head (modules_to_save=['lm_head'])"
-)
-
 # The keys of a config that say what a model's forward does to the head's product.
 MULTIPLIERS = ("logit_scale", "output_multiplier", "lm_head_multiplier")
 DIVISORS = ("logits_scaling", "logits_mup_width_multiplier")  # HyperCLOVA X multiplies by logits_scaling
@@ -63,7 +58,10 @@ def output_head(model: PreTrainedModel) -> nn.Module:
         raise InputError(f"{name} is an encoder-decoder; name a causal language model (AutoModelForCausalLM)")
     head = model.get_output_embeddings()
     if isinstance(head, BaseTunerLayer):
-        raise InputError(ADAPTER_ON_HEAD)
+        raise InputError(
+            "an adapter on lm_head would never be trained: remove lm_head from its targets, or train the whole head "
+            "(modules_to_save=['lm_head'])"
+        )
     if head is None or not hasattr(head, "weight"):
         raise InputError(
             f"{name} has no lm_head to compute the objective from; name a causal language model (AutoModelForCausalLM)"

@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 from tiny import assert_same_gradients, captured_gradients, make_trainer, tiny_model, tiny_rows
 
-from instruct.training.nonfinite import NonFiniteLossError
+from instruct.training.emo_trainer import NonFiniteLossError
 
 
 def uneven_rows() -> Dataset:

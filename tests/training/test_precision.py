@@ -8,13 +8,12 @@ import warnings
 import pytest
 import torch
 from peft import LoraConfig
-from tiny import make_trainer, tiny_model
+from tiny import make_trainer, quiet_config, tiny_model
 from train_configs import rows_of, tiny_config, train, write_rows
 from transformers import AutoModelForCausalLM, TrainingArguments
 
 from instruct.base.errors import InputError
 from instruct.base.models import compute_dtype
-from instruct.training.checks import check_arguments
 from instruct.training.precision import check_trained_weights, weights_dtype
 from instruct.training.train import make_trainer as make_from_config
 from instruct.training.train import quantization_arguments, train_options, trainer_arguments
@@ -126,7 +125,8 @@ def test_quantized_weights_are_stored_so_that_fsdp_shards_them(tmp_path, tiny_mo
 
 
 def test_apples_gpu_is_refused(tmp_path, monkeypatch):
-    arguments = make_trainer(tmp_path).args
-    monkeypatch.setattr(TrainingArguments, "device", property(lambda self: torch.device("mps")))
+    found = TrainingArguments.device.fget
+    mps = property(lambda self: torch.device("mps", found(self).index))
+    monkeypatch.setattr(TrainingArguments, "device", mps)
     with pytest.raises(ValueError, match=r"Apple's GPU \(mps\) has no float64.*set use_cpu=True"):
-        check_arguments(arguments)
+        quiet_config(tmp_path)

@@ -12,7 +12,6 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from instruct import EMOConfig, EMOTrainer
 from instruct.base.errors import InputError
-from instruct.training.checks import check_parallelism
 from instruct.training.head import output_head
 from instruct.training.trained import planned_network
 
@@ -48,7 +47,7 @@ def test_activation_offloading_without_a_gpu_is_refused(tmp_path):
 def test_parallelism_that_splits_rows_or_the_head_is_refused(tmp_path, sizes, message):
     with pytest.raises(ValueError, match=message):
         make_trainer(tmp_path, parallelism_config=sizes)
-    check_parallelism(ParallelismConfig(dp_replicate_size=2, dp_shard_size=2))
+    quiet_config(tmp_path, parallelism_config=ParallelismConfig(dp_replicate_size=2, dp_shard_size=2))
 
 
 def test_an_unknown_argument_names_the_nearest_ones():
@@ -84,7 +83,7 @@ def test_rows_of_no_format_are_refused(tmp_path, columns, streamed):
     ids=["lora", "target-parameters", "ensure-weight-tying", "ia3"],
 )
 def test_an_adapter_on_the_head_is_refused(tmp_path, tied, peft_config):
-    with pytest.raises(ValueError, match=r"adapter.* lm_head.* never be trained.*ensure_weight_tying.*modules_to_save"):
+    with pytest.raises(ValueError, match=r"lm_head.* never be trained"):
         make_trainer(tmp_path, tiny_model(tied=tied), peft_config=peft_config)
 
 

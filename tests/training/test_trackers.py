@@ -36,14 +36,13 @@ def train(instruct, tmp_path, monkeypatch, tiny_model_folder):
 
 def test_an_unknown_tracker_is_refused_before_training(train):
     line = train("--train.report_to", "tensorbord")
-    assert "train.report_to: unknown tracker 'tensorbord' (nearest: tensorboard); use tensorboard, wandb" in line
+    assert "train.report_to: tensorbord is not supported, only " in line
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is not None, reason="wandb is installed")
 def test_a_tracker_that_is_not_installed_is_refused_before_training(train):
     line = train("--train.report_to", "[tensorboard, wandb]")
-    assert "train.report_to: wandb cannot be used" in line
-    assert "pip install wandb" in line
+    assert "train.report_to: WandbCallback requires wandb to be installed. Run `pip install wandb`" in line
 
 
 @pytest.mark.parametrize("flag", ["--train.hub_token={}", "--train.hub_token={{{}", "--train={{hub_token: {}}}", "{}"])

@@ -102,7 +102,7 @@ def test_a_non_finite_loss_ends_the_command_with_one_line(tmp_path, tiny_model_f
 
 
 def test_a_refusal_of_the_trainer_is_a_wrong_call(tmp_path, tiny_model_folder, rows):
-    with pytest.raises(InputError, match="an adapter on lm_head would never be trained"):
+    with pytest.raises(InputError, match="adapter to `lm_head` is not supported"):
         train(tmp_path / "a", tiny_config(tiny_model_folder, rows, lora={"r": 2, "target_modules": ["lm_head"]}))
     with pytest.raises(InputError, match=r"train\.transport_cost is set elsewhere"):
         tiny_config(tiny_model_folder, rows, train={"transport_cost": "fixed"})

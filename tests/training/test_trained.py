@@ -100,7 +100,9 @@ def test_a_run_refuses_before_training_what_peft_or_the_engine_does_not_take(tmp
     AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(folder)
     answers = {"files": [rows], "generation": {"engine": "vllm"}}
     experts = experiment(folder, rows, lora={"r": 2, "target_parameters": EXPERTS}, answers=answers)
-    with pytest.raises(InputError, match=r"vLLM does not serve .* set answers\.generation\.engine to transformers"):
+    with pytest.raises(
+        InputError, match=r"^answers\.generation\.engine: vLLM does not serve .*; set it to transformers"
+    ):
         check_training(experts, tmp_path / "run", answers=True)
     with printed_log():
         check_training(experts, tmp_path / "run")
