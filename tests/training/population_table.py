@@ -37,7 +37,7 @@ Row = dict[str, str]
 
 
 def outcome(kind: str, tokenizer: str) -> Row:
-    """Whether the type goes the whole way; if not, what a user gets, and what transformers and TRL make of it."""
+    """Whether the type goes the whole way; if not, what a user gets."""
     from test_population import walk
 
     from instruct.base.errors import InstructError
@@ -58,63 +58,7 @@ def outcome(kind: str, tokenizer: str) -> Row:
         shutil.rmtree(folder)
     if NEEDS.search(row["line"]):
         row["outcome"] = "needs"
-    try:
-        train_with_trl(kind, tokenizer)
-        row["trl"] = "works"
-    except BaseException as error:  # transformers has no limits to what it raises
-        row["trl"] = f"{type(error).__name__}: {_line(error)}"
     return row
-
-
-def train_with_trl(kind: str, tokenizer: str) -> None:
-    """The same way with transformers, TRL and PEFT alone: load, train two steps, load the adapter, answer, merge."""
-    import torch
-    from datasets import Dataset
-    from peft import LoraConfig, PeftModel
-    from population import tiny_network
-    from transformers import AutoTokenizer
-    from trl import SFTConfig, SFTTrainer
-
-    rows = [{"prompt": f"Say the number {number}.", "completion": f"The number is {number}."} for number in range(8)]
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = SFTConfig(
-            folder,
-            max_steps=2,
-            learning_rate=0.02,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to=[],
-        )
-        made = tiny_network(kind)
-        made.save_pretrained(f"{folder}/base")
-        network, loading = type(made).from_pretrained(f"{folder}/base", output_loading_info=True)
-        before = made.state_dict()
-        changed = [name for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])]
-        if lost := sorted({*loading["missing_keys"], *changed}):
-            raise ValueError(
-                f"from_pretrained changes {len(lost)} tensors that save_pretrained wrote, such as {lost[0]}"
-            )
-        trainer = SFTTrainer(
-            network,
-            arguments,
-            train_dataset=Dataset.from_list(rows),
-            processing_class=AutoTokenizer.from_pretrained(tokenizer),
-            peft_config=LoraConfig(r=2, target_modules="all-linear"),
-        )
-        trainer.train()
-        trainer.save_model(f"{folder}/adapter")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", "Found missing adapter keys")
-            base = type(made).from_pretrained(f"{folder}/base")
-            adapted = PeftModel.from_pretrained(base, f"{folder}/adapter").eval()
-        ids = torch.arange(10, 42)[None]
-        adapted.generate(input_ids=ids, max_new_tokens=2)
-        with torch.no_grad():
-            logits = adapted(input_ids=ids, use_cache=False).logits
-            moved = float((adapted.merge_and_unload()(input_ids=ids, use_cache=False).logits - logits).abs().max())
-        if moved > 1e-3 * float(logits.abs().max()):
-            raise ValueError(f"merge_and_unload changes a logit by {moved:.2g}")
 
 
 def served(kind: str, tokenizer: str) -> Row:
@@ -229,19 +173,13 @@ def page(versions: dict[str, str], rows: dict[str, Row]) -> str:
         "differs": "refused before it answers, because its log-probabilities differ",
         "no": "vLLM does not run it on a CPU",
     }
-    alone = ", ".join(f"`{kind}`" for kind, row in sorted(rows.items()) if row.get("trl") == "works")
-    not_green = (
-        f"What a user reads. transformers, TRL {versions['trl']} and PEFT {versions['peft']} alone (load, train, load "
-        f"the adapter, answer, merge) fail, miss keys or change weights, too, except with {alone}. Where logits change "
-        "with the tokens after them, they train a model to read off what it should predict."
-    )
     needs = [f"`{kind}`" for kind, row in sorted(rows.items()) if row["outcome"] == "needs"]
     lines = [
         "# Models", "", "<!-- Written by tests/training/population_table.py. -->", "", *textwrap.wrap(about, 128), "",
         "## Green", "", *textwrap.wrap(in_vllm, 128, break_on_hyphens=False), "",
         *(line for vllm, words in served.items() if vllm in by_vllm
           for line in textwrap.wrap(f"- *{words}*: {', '.join(by_vllm[vllm])}", 128, subsequent_indent="  ")),
-        "", "## Not green", "", *textwrap.wrap(not_green, 128), "", "| type | here |", "|---|---|", *_others(rows),
+        "", "## Not green", "", "What a user reads.", "", "| type | here |", "|---|---|", *_others(rows),
         "", "## Not tried", "", f"{', '.join(needs)}: each needs a package that the tests do not have.",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"

@@ -76,36 +76,6 @@ def test_chats_without_an_answer_are_left_out_and_counted(tmp_path, caplog):
     assert "train dataset: 2 of 10 rows without an answer to train on are left out" in caplog.text
 
 
-def test_lost_end_tokens_and_rejected_system_turns_are_counted(tmp_path, caplog):
-    tokenizer = unmarked(chat_tokenizer())
-    tokenizer.chat_template = (
-        "{% if messages[0].role == 'system' %}{{ raise_exception('No systems here') }}{% endif %}"
-        "{% for m in messages %}{{ m.role == 'user' and 'w1 ' or '' }}{{ m.content }} "
-        "{{ m.role == 'assistant' and '</s>' or '' }}{% endfor %}"
-    )
-    turns = [{"role": role, "content": "w3 w4"} for role in ("system", "user", "assistant", "user", "assistant")]
-    with caplog.at_level(logging.WARNING):
-        make_trainer(tmp_path, rows=Dataset.from_list([{"messages": turns}] * 4), tokenizer=tokenizer, max_length=9)
-    assert "train dataset: 4 chats with a system turn, which the chat template rejects" in caplog.text
-    assert "train dataset: warning: 4 of 8 answers lost the end token to max_length (50.0%)" in caplog.text
-    assert "raise max_length" in caplog.text
-
-
-def test_a_template_that_rewrites_earlier_turns_gets_a_row_for_each_answer(tmp_path, caplog):
-    tokenizer = unmarked(chat_tokenizer())
-    tokenizer.chat_template = (
-        "{% for m in messages %}{% if m.role == 'assistant' and not loop.last %}w9</s>"
-        "{% else %}{{ m.role == 'user' and 'w1 ' or '' }}{{ m.content }} {{ m.role == 'assistant' and '</s>' or '' }}"
-        "{% endif %}{% endfor %}"
-    )
-    answers = sum(turn["role"] == "assistant" for row in conversations() for turn in row["messages"])
-    with caplog.at_level(logging.WARNING):
-        trainer = make_trainer(tmp_path, rows=conversations(), tokenizer=tokenizer)
-    assert len(trainer.train_dataset) == answers > len(conversations())
-    assert all(text.count("</s>") == 1 for text in trained_rows(trainer))
-    assert "train dataset: 5 chats became 12 rows" in caplog.text  # the other 3 have one answer each
-
-
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 
 
@@ -205,6 +175,7 @@ FORMATS: dict[str, dict[str, Any]] = {
     "prompt and completion of messages": {"prompt": [ASKED], "completion": [ANSWERED]},
     "completion of several turns": {"prompt": [ASKED, ANSWERED, ASKED], "completion": [ANSWERED, ASKED, ANSWERED]},
     "completion without an answer": {"prompt": [ASKED, ANSWERED, ASKED], "completion": [{**ANSWERED, "content": " "}]},
+    "with template arguments": {"messages": [ASKED, ANSWERED], "chat_template_kwargs": {"loud": True}},
     "text": {"text": "w3 w4 w5"},
 }
 
@@ -212,6 +183,7 @@ FORMATS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("train_on", ["assistant_turns", "last_turn", "all_tokens"])
 def test_every_format_is_the_same_tokens_in_python_and_from_the_command(train_on, tmp_path):
     tokenizer = unmarked(chat_tokenizer())
+    tokenizer.chat_template = "{% if loud %}w9 {% endif %}" + tokenizer.chat_template
     formats = set()
     for name, row in FORMATS.items():
         formats.add(detect_format(RawRow("r", 1, row)))
@@ -234,14 +206,6 @@ def test_columns_of_alpaca_and_text_are_ambiguous_and_others_are_named(tmp_path)
     assert trained_rows(trainer) == ["w5 </s>"]
 
 
-def test_a_chats_own_template_arguments_are_used_everywhere(tmp_path):
-    tokenizer = unmarked(chat_tokenizer())
-    tokenizer.chat_template = "{% if loud %}w9 {% endif %}" + tokenizer.chat_template
-    rows = [{**FORMATS["messages"], "chat_template_kwargs": {"loud": loud}} for loud in (True, False)]
-    found = trained_alike(rows, tokenizer, tmp_path)
-    assert [tokenizer.decode(ids).startswith("w9") for _, ids in found] == [True, False]
-
-
 def rejected(count: int, of: int) -> list[dict[str, Any]]:
     """Chats of which the template, which knows no thinking, rejects so many."""
     thinking = agentic_rows()[2]["messages"]
@@ -259,46 +223,17 @@ def test_the_template_may_reject_a_tenth_of_the_rows_of_a_data_set_or_stream(tmp
     with pytest.raises(InputError, match=r"rejects 108 of 120 rows; fix them, or set on_bad_row: skip to train"):
         labeled(rejected(108, 120))
     assert len(labeled(rejected(3, 40))) == 37
-    said = (
-        "left out: 3 of the 40 rows read so far" if streamed else "3 of 40 rows that the chat template rejects are left"
-    )
-    assert said in caplog.text
+    assert "left out: 3 of the 40" in caplog.text if streamed else "3 of 40 rows that the chat" in caplog.text
     assert len(labeled(rejected(1000, 1010), on_bad_row="skip")) == 10
     with pytest.raises(InputError, match=r"^train dataset:0: .*does not render the thinking"):
         labeled(rejected(3, 40), on_bad_row="stop")
     odd = {"messages": [{**ASKED, "role": "robot"}, ANSWERED]}
-    assert len(labeled([*rejected(0, 4), odd], on_bad_row="skip")) == 4
     with pytest.raises(InputError, match=r"^train dataset, row 4: messages\[0\]\.role: unknown role 'robot'"):
         labeled([*rejected(0, 4), odd])
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_what_is_wrong_with_the_template_is_said_once_and_not_of_a_row(tmp_path, streamed):
-    def refusal(tokenizer) -> str:
-        rows = Dataset.from_list([{"messages": [ASKED, ANSWERED]}] * 5)
-        with pytest.raises(InputError) as error:
-            list(make_trainer(
-                tmp_path, rows=rows.to_iterable_dataset() if streamed else rows, tokenizer=tokenizer
-            ).train_dataset)  # fmt: skip
-        assert "\n" not in str(error.value)
-        return str(error.value)
-
-    assert refusal(tiny_tokenizer()).startswith("the tokenizer has no chat template; set chat_template_path, or")
-    assert refusal(merging_tokenizer()).startswith("the chat template ends a prompt in white space, which the tokeniz")
-
-
-def merging_tokenizer():
-    """Like Llama 2's: a space belongs to the word after it, and the first word of a text gets one."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    words = {"<s>": 0, "</s>": 1, "\u2581": 2, **{f"\u2581w{number}": 3 + number for number in range(12)}}
-    core = Tokenizer(models.WordLevel(words, unk_token="\u2581"))
-    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    core.decoder = decoders.Metaspace(prepend_scheme="always")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>", pad_token="</s>")
-    tokenizer.chat_template = (
-        "{% for m in messages %}{% if m.role == 'assistant' %}w1 {{ m.content }}</s>{% else %}w2 {{ m.content }} "
-        "{% endif %}{% endfor %}{% if add_generation_prompt %}w1 {% endif %}"
-    )
-    return tokenizer
+def test_a_tokenizer_without_a_template_is_refused_and_not_a_row(tmp_path, streamed):
+    rows = Dataset.from_list([{"messages": [ASKED, ANSWERED]}] * 5)
+    with pytest.raises(InputError, match=r"^the tokenizer has no chat template; set chat_template_path, or"):
+        list(make_trainer(tmp_path, rows=rows.to_iterable_dataset() if streamed else rows).train_dataset)

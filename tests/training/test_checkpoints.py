@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from train_configs import have_the_same_weights, interrupt, tiny_config, train, write_rows
+from train_configs import have_the_same_weights, tiny_config, train, write_rows
 from train_configs import interrupted as interrupted_training
 
 from instruct.base.errors import InputError
@@ -183,31 +183,3 @@ def test_two_trainings_of_one_system_at_once_do_not_disturb_each_other(tmp_path,
     results = json.loads((tmp_path / "runs" / "both" / "manifest.json").read_text())["steps"]["train/emo"]["results"]
     assert results["steps"] == 60
     assert subprocess.run(command, cwd=tmp_path).returncode == 0
-
-
-def test_a_changed_key_costs_an_interrupted_training_nothing(tmp_path, tiny_model_folder, instruct, monkeypatch):
-    """One that changes the result is refused until the training is to be made again; with another it goes on."""
-    monkeypatch.chdir(tmp_path)
-    command = [
-        "train", "--model", str(tiny_model_folder), "--data.files", write_rows(tmp_path / "rows.jsonl"), "--objective",
-        "emo", "--name", "cut", "--model.dtype", "float32", "--train.max_steps", "4", "--train.save_steps", "2",
-        "--train.logging_steps", "1", "--train.per_device_train_batch_size", "4",
-    ]  # fmt: skip
-
-    with monkeypatch.context() as patch:
-        patch.setattr("instruct.training.train.model_card", interrupt)
-        assert instruct(*command)[0] != 0
-    checkpoints = tmp_path / "runs" / "cut" / "checkpoints" / "emo"
-    before = {path: path.stat().st_mtime_ns for path in checkpoints.rglob("*")}
-    assert before
-    code, _, error = instruct(*command, "--train.max_steps", "5")
-    assert code == 2
-    assert "train.max_steps was 4 and is 5 now, but train/emo has checkpoints; " in error
-    assert {path: path.stat().st_mtime_ns for path in checkpoints.rglob("*")} == before
-    log = tmp_path / "runs" / "cut" / "adapters" / "emo" / "training_log.json"
-    for changed, steps in (
-        (["--train.save_steps", "3"], [1, 2, 3, 4]),  # as it was logged before the interruption
-        (["--train.max_steps", "8", "--redo", "train"], [2, 4, 6, 8]),  # from the start
-    ):
-        assert instruct(*command, *changed, "--train.logging_steps", "2")[0] == 0
-        assert [entry["step"] for entry in json.loads(log.read_text()) if "loss" in entry] == steps

@@ -8,7 +8,7 @@ from dense_reference import reference_token_loss
 from peft import LoraConfig
 from safetensors.torch import save_file
 from tiny import VOCABULARY, make_trainer, tiny_model
-from transformers import AutoModelForCausalLM, TrainerCallback
+from transformers import AutoModelForCausalLM
 
 from instruct.base.errors import InputError
 from instruct.objectives import EMO
@@ -83,40 +83,6 @@ def test_a_head_that_peft_wraps_is_the_trained_one_and_its_cost_the_original(tmp
     found = torch.autograd.grad(loss, list(trained.values()))
     for name, ours, theirs in zip(trained, found, wanted, strict=True):
         assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max())), name
-
-
-class _Kill(TrainerCallback):
-    def on_step_begin(self, args, state, control, **kwargs):
-        if state.global_step == 3:
-            raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize(
-    "way", ["full", "head", *(pytest.param(w, marks=pytest.mark.slow) for w in ("full-untied", "tokens"))]
-)
-def test_a_resumed_run_equals_an_undisturbed_one_step_for_step(tmp_path, way):
-    tied, peft_config = WAYS[way]
-    arguments = {
-        "max_steps": 6, "learning_rate": 5e-2, "save_strategy": "steps", "save_steps": 2,
-        "per_device_train_batch_size": 2, "peft_config": peft_config,
-    }  # fmt: skip
-
-    def history(trainer):
-        names = ("loss", "ce", "cost", "ratio", "grad_norm")
-        return [tuple(entry[name] for name in names) for entry in trainer.state.log_history if "ce" in entry]
-
-    undisturbed = make_trainer(tmp_path / "undisturbed", tiny_model(tied=tied), **arguments)
-    undisturbed.train()
-    killed = make_trainer(tmp_path / "killed", tiny_model(tied=tied), **arguments)
-    killed.add_callback(_Kill())
-    with pytest.raises(KeyboardInterrupt):
-        killed.train()
-
-    checkpoint = tmp_path / "killed" / "checkpoint-2"
-    resumed = make_trainer(tmp_path / "killed", tiny_model(tied=tied), **arguments)
-    resumed.train(resume_from_checkpoint=str(checkpoint))
-    assert history(resumed)[-4:] == history(undisturbed)[-4:]
-    assert all(map(torch.equal, resumed.model.parameters(), undisturbed.model.parameters()))
 
 
 def test_a_run_resumed_from_a_checkpoints_own_head_is_refused(tmp_path):

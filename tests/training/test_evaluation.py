@@ -157,22 +157,6 @@ def test_a_training_whose_best_checkpoint_is_gone_is_not_resumed(tmp_path):
         find_best_checkpoint(checkpoint)
 
 
-def test_a_resumed_training_counts_the_evaluations_before_the_interruption():
-    from types import SimpleNamespace
-
-    from transformers import TrainerControl
-
-    from instruct.training.callbacks import StopWithoutImprovement
-
-    args = SimpleNamespace(metric_for_best_model="ce", greater_is_better=False)
-    log = [{"eval_ce": value, "step": step} for step, value in enumerate([3.0, 2.0, 2.5, 2.1])]
-    for patience, stops in [(2, True), (3, False)]:
-        control = TrainerControl()
-        state = SimpleNamespace(log_history=log, global_step=3)
-        StopWithoutImprovement(patience).on_train_begin(args, state, control)
-        assert control.should_training_stop is stops
-
-
 def test_a_fraction_of_the_rows_is_held_out(tmp_path, tiny_model_folder, rows, capsys):
     config = evaluating_config(tiny_model_folder, rows, {"eval_fraction": 0.2})
     data = rows_of(config)

@@ -15,11 +15,9 @@ from transformers import (
     GPT2Config,
     GraniteConfig,
     LlamaConfig,
-    MistralConfig,
     PhiConfig,
     PreTrainedConfig,
     PreTrainedModel,
-    Qwen2Config,
 )
 from trl import SFTTrainer
 
@@ -32,8 +30,6 @@ SIZES = {**tiny.SIZES, "vocab_size": VOCABULARY, "max_position_embeddings": 64}
 # trained models' have; and what it puts between its head and the softmax.
 ARCHITECTURES: dict[str, tuple[PreTrainedConfig, float, dict[str, float]]] = {
     "llama": (LlamaConfig(**SIZES), 5, {}),
-    "qwen2": (Qwen2Config(**SIZES), 5, {}),
-    "mistral": (MistralConfig(**SIZES, sliding_window=None), 5, {}),
     "phi": (PhiConfig(**SIZES), 5, {}),  # a bias
     "gpt2": (
         GPT2Config(

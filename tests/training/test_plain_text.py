@@ -92,10 +92,9 @@ def text_config(folder: Path, file: str, **train_arguments: Any):
     return config
 
 
-@pytest.mark.parametrize("strategy", ["bfd_split", "wrapped"])
-def test_no_token_of_a_packed_text_is_lost(tmp_path, strategy):
+def test_no_token_of_a_packed_text_is_lost(tmp_path):
     rows = text_rows([5, 30, 3, 12, 8, 2])
-    trainer = make_trainer(tmp_path, rows=rows, packing=True, packing_strategy=strategy, max_length=16)
+    trainer = make_trainer(tmp_path, rows=rows, packing=True, packing_strategy="bfd_split", max_length=16)
     blocks = list(trainer.train_dataset["input_ids"])
     assert max(map(len, blocks)) <= 16
     texts = tiny_tokenizer()([row["text"] + "</s>" for row in rows])["input_ids"]

@@ -7,6 +7,7 @@ import shutil
 import pytest
 import torch
 from datasets import Dataset, IterableDataset, interleave_datasets
+from peft import LoraConfig
 from tiny import make_trainer, tiny_model, tiny_rows
 
 
@@ -26,9 +27,9 @@ def mixed() -> IterableDataset:
     return interleave_datasets([shuffled(), stream()], probabilities=[0.5, 0.5], seed=4)
 
 
-def trained(folder, dataset, checkpoint=None, **arguments) -> dict[str, torch.Tensor]:
+def trained(folder, dataset, checkpoint=None, tied=True, **arguments) -> dict[str, torch.Tensor]:
     """The weights after three epochs of four steps; of a stream with fewer batches a pass, after more passes."""
-    model = tiny_model()
+    model = tiny_model(tied=tied)
     model.config.attention_dropout = 0.3  # draws random numbers
     defaults = {"num_train_epochs": 3, "max_steps": -1, "per_device_train_batch_size": 2, "learning_rate": 1e-2}
     defaults["lr_scheduler_type"] = "constant"  # a further step would show
@@ -40,7 +41,12 @@ def trained(folder, dataset, checkpoint=None, **arguments) -> dict[str, torch.Te
 
 STREAMED = {"max_steps": 12}
 STOPPED = {"learning_rate": 1.0, "patience": 1, "eval_strategy": "steps", "eval_steps": 2, "eval_dataset": tiny_rows(3)}
+# A head that trains beside an adapter, whose transport cost stays that of the original.
+ADAPTER = {"r": 2, "target_modules": ["q_proj"], "task_type": "CAUSAL_LM"}
 CASES = {
+    "untied": (rows, {"tied": False}),
+    "head": (rows, {"tied": False, "peft_config": LoraConfig(**ADAPTER, modules_to_save=["lm_head"])}),
+    "tokens": (rows, {"peft_config": LoraConfig(**ADAPTER, trainable_token_indices=[3, 5, 9])}),
     "group_by_length": (rows, {"train_sampling_strategy": "group_by_length"}),
     "shuffled_stream": (shuffled, STREAMED),
     "part_of_an_epoch": (rows, {"max_steps": 10}),
@@ -58,7 +64,15 @@ CASES = {
     "stream_workers": (shuffled, {**STREAMED, "dataloader_num_workers": 2}),
     "sharded_stream": (shuffled, {**STREAMED, "accelerator_config": {"dispatch_batches": False}}),
 }
-OFTEN = ("part_of_an_epoch", "batch_rebalance", "early_stopped", "workers", "mixed_streams", "accumulated_stream")
+OFTEN = (
+    "head",
+    "part_of_an_epoch",
+    "batch_rebalance",
+    "early_stopped",
+    "workers",
+    "mixed_streams",
+    "accumulated_stream",
+)
 
 
 def assert_resumes(folder, case: str, steps: set[int]) -> None:
