@@ -8,6 +8,7 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig
+from population import tiny_network
 from tiny import (
     CONFIGS,
     SIZES,
@@ -18,58 +19,25 @@ from tiny import (
     tiny_rows,
     tiny_tokenizer,
 )
-from transformers import (
-    AutoModelForCausalLM,
-    GraniteMoeConfig,
-    MixtralConfig,
-    PhimoeConfig,
-    Qwen2MoeConfig,
-    Qwen3MoeConfig,
-)
+from transformers import AutoModelForCausalLM
 
 from instruct.base.errors import InputError
 from instruct.training.head import router_loss
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        MixtralConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2),
-        Qwen2MoeConfig(
-            **SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16
-        ),
-        Qwen3MoeConfig(**SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, head_dim=8),
-    ],
-    ids=lambda config: getattr(config, "model_type", None),
-)
-def test_the_auxiliary_loss_of_a_mixture_of_experts(tmp_path, config):
-    def make():
-        torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.mul_(5)
-        return model
-
-    assert_like_trl(tmp_path, make, router_aux_loss_coef=0.5)
-    trainer = make_trainer(tmp_path / "with", make(), objective="mle", router_aux_loss_coef=0.5)
+@pytest.mark.parametrize("kind", ["mixtral", "qwen2_moe", "qwen3_moe"])
+def test_the_auxiliary_loss_of_a_mixture_of_experts(tmp_path, kind):
+    assert_like_trl(tmp_path, lambda: tiny_network(kind), router_aux_loss_coef=0.5)
+    trainer = make_trainer(tmp_path / "with", tiny_network(kind), objective="mle", router_aux_loss_coef=0.5)
     trainer.train()
     log = trainer.state.log_history[0]
     assert log["loss"] > log["ce"] + 0.4 * log["aux_loss"] > log["ce"]
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        GraniteMoeConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2),
-        PhimoeConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2),
-    ],
-    ids=lambda config: getattr(config, "model_type", None),
-)  # fmt: skip
-def test_experts_that_the_config_calls_local_have_an_auxiliary_loss(tmp_path, config):
+@pytest.mark.parametrize("kind", ["granitemoe", "phimoe"])
+def test_experts_that_the_config_calls_local_have_an_auxiliary_loss(tmp_path, kind):
     """TRL's own head looks for `num_experts` and fails, so the model's native forward is the reference."""
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
+    model = tiny_network(kind)
     trainer = make_trainer(tmp_path, model, objective="mle", router_aux_loss_coef=0.5)
     batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
     with torch.no_grad():

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -201,11 +200,6 @@ def test_weights_that_are_a_pickle_are_refused(tmp_path, pickled_model_folder, r
         ("blip-2", r"^blip-2: transformers cannot compute it from text alone \(TypeError: .*'pixel_values'\); use"),
         ("blip", "^BlipForConditionalGeneration has no lm_head to compute the objective from; name a causal"),
         ("diffusion_gemma", r"^model\.name: .*: transformers, TRL or PEFT does not take it \(AttributeError: .*; use"),
-        pytest.param(
-            "gemma3n",
-            "^Gemma3nForConditionalGeneration: TimmWrapperModel requires the timm library",
-            marks=pytest.mark.skipif(find_spec("timm") is not None, reason="timm is installed"),
-        ),
     ],
 )
 def test_a_model_that_others_cannot_take_is_refused_in_one_line(tmp_path, tiny_model_folder, rows, kind, line):
