@@ -37,16 +37,12 @@ class Options(BaseModel):
     free_keys: ClassVar[FreeKeys | None] = None
     no_result: ClassVar[frozenset[str]] = frozenset()
 
-    def unused(self) -> frozenset[str]:
-        """Options that change nothing, given the others."""
-        return frozenset()
-
     def made_with(self) -> dict[str, Any]:
         """The options that change a result, as JSON data without defaults: a new option leaves what is done as it is.
 
         `no_result` names the others: memory, waiting, logging.
         """
-        content = self.model_dump(mode="json", exclude_defaults=True, exclude={*self.no_result, *self.unused()})
+        content = self.model_dump(mode="json", exclude_defaults=True, exclude={*self.no_result})
         for name in list(content):
             value = getattr(self, name)
             if isinstance(value, Options):
