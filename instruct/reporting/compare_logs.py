@@ -41,7 +41,7 @@ from instruct.reporting.tables import (
 )
 from instruct.reporting.text import claim_headline, difference, name
 from instruct.run.directory import RunDirectory
-from instruct.scores.claims import of_family, settle
+from instruct.scores.claims import of_family, settle, stated
 from instruct.scores.join import place_of, setting_of
 from instruct.scores.scores import Scores
 
@@ -122,12 +122,13 @@ class LogComparison:
 
     def _tables(self) -> Iterator[Table]:
         """The tables, the main differences first."""
-        columns = _difference_columns(self.claims)
-        yield columns_table("Differences", self.main, columns, _DIFFERENCES)
+        claims = list(map(stated, self.claims))
+        columns = _difference_columns(claims)
+        yield columns_table("Differences", of_family(claims, MAIN), columns, _DIFFERENCES)
         yield columns_table("Ranks", self.standings, _RANK_COLUMNS, _RANKS)
         yield from self._matrices()
         for family in (PARTS_OF_GROUPS, OTHERS):
-            yield columns_table(f"Differences: {family} (secondary)", of_family(self.claims, family), columns)
+            yield columns_table(f"Differences: {family} (secondary)", of_family(claims, family), columns)
         yield self._figures("Scores", _SCORES, lambda log: {metric: log.mean(metric) for metric in log.values})
         yield self._figures("Not paired", _UNPAIRED, _unpaired)
         shown = f"Those that changed most; {counted(self.changed_units, 'unit')} changed."

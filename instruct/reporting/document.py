@@ -37,7 +37,7 @@ from instruct.reporting.tables import Table
 from instruct.reporting.tasks import task_tables
 from instruct.reporting.text import name
 from instruct.reporting.texts import text_tables
-from instruct.scores.claims import of_family
+from instruct.scores.claims import of_family, stated
 
 # More reasons than this for missing verdicts are in the table only.
 _MOST_REASONS = 3
@@ -158,7 +158,7 @@ def _with_rows(blocks: Iterable[Kind]) -> list[Kind]:
 
 @dataclass(frozen=True)
 class Document:
-    """`opening`: what a reader must know, which is all that a terminal shows; then the numbers.
+    """`opening`: what a reader must know, which is all that a terminal shows; then the numbers, and how they were made.
 
     Tables that have nothing to say are left out, here and in sections.
     """
@@ -166,10 +166,12 @@ class Document:
     title: str
     opening: list[Block]
     numbers: list[Block] = field(default_factory=list)
+    made: list[Table] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for blocks in (self.opening, self.numbers):
             blocks[:] = _with_rows(blocks)
+        self.made[:] = _with_rows(self.made)
 
     def claims_changed(self) -> list[str]:
         """The warnings that change what may be claimed, each with what it is about."""
@@ -185,30 +187,40 @@ class Document:
 
 def document(report: ReportData) -> Document:
     """The document of a report."""
+    report = _stated(report)
     matrices = matrix_tables(report)
-    opening: list[Block] = [
-        *bench_tables(report)[:1],
-        *(table for _, table in matrices),
-        *(Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)),
-    ]
+    opening: list[Block] = []
     if report.bench:
-        made = [claim for claim in of_family(report.claims, OBJECTIVES) if claim.value is not None]
-        differences = [(sentences.claim_headline(claim), ()) for claim in made]
-        opening.append(Listing("Objectives side by side", differences, leads=True))
+        claims = [claim for claim in of_family(report.claims, OBJECTIVES) if claim.value is not None]
+        differences = [(sentences.claim_headline(claim), ()) for claim in claims]
+        opening += [Listing("Objectives side by side", differences, leads=True), *bench_tables(report)[:1]]
     if report.seeds:
         seeds = [(sentences.claim_headline(spread), sentences.seeds_cost(spread)) for spread in report.seeds]
         opening.append(Listing("Training seeds", seeds, leads=True))
     for judge in report.judges:
-        many = judge.name in dict(matrices) and len(judge.comparisons) > _MOST_DETAILED
+        tables = [table for of, table in matrices if of == judge.name]
+        many = bool(tables) and len(judge.comparisons) > _MOST_DETAILED
         verdicts = [_verdict(judge, pair, report.over_seeds(pair.claim), many) for pair in judge.comparisons]
         warnings = sum(len(verdict.warnings) for verdict in verdicts)
         said = [f"WARNING: {counted(warnings, 'warning')} about these comparisons: report.md"] if warnings else []
         opening += [
             *verdicts,
+            *(Caution(warning, name(judge.name)) for warning in judge_warnings(judge)),
             Paragraph(sentences.trust(judge), name(judge.name)),
             Brief(said if many else brief_table(judge.comparisons)),
+            *tables,
         ]
-    return Document(one_line(report.run, 200), [*opening, *_together(report)], _numbers(report))
+    how = [answers_table(report), trainings_table(report), *experiment_tables(report)]
+    return Document(one_line(report.run, 200), [*opening, *_together(report)], _numbers(report), how)
+
+
+def _stated(report: ReportData) -> ReportData:
+    """The report with its claims as people read them."""
+    judges = []
+    for judge in report.judges:
+        pairs = [pair.model_copy(update={"claim": stated(pair.claim)}) for pair in judge.comparisons]
+        judges.append(judge.model_copy(update={"comparisons": pairs}))
+    return report.model_copy(update={"judges": judges, "claims": list(map(stated, report.claims))})
 
 
 def _verdict(judge: JudgeReport, comparison: ComparisonReport, spread: Claim | None, one_of_many: bool) -> Verdict:
@@ -375,10 +387,7 @@ def _numbers(report: ReportData) -> list[Block]:
         *task_tables(report.measurements),
         seeds_table(report.seeds),
         paired_table(report.paired),
-        answers_table(report),
-        trainings_table(report),
         *shown("training"),
-        *experiment_tables(report),
     ]
     return blocks
 

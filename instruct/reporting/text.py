@@ -15,6 +15,7 @@ from instruct.reporting.model import (
     ReportData,
     Unjudged,
 )
+from instruct.scores.claims import stated
 from instruct.scores.samples import LEAST_SEEDS
 
 POLICIES = {
@@ -47,6 +48,7 @@ def claim_headline(made: Claim, *further: str | None) -> str:
     Args:
         further: sentences before that of the corrected p-value.
     """
+    made = stated(made)
     about = name(made.judge) if made.judge else one_line(made.task or made.measure, 60)
     said = "".join(finding_pieces(made))
     if made.finding == "too few" and made.params.get(ELSEWHERE):
@@ -59,14 +61,17 @@ def claim_headline(made: Claim, *further: str | None) -> str:
 
 
 def stated_figure(made: Claim) -> str:
-    """The win rate of the system that a claim names first, or what it has more than the other, with interval and n.
+    """The win rate of the system that a claim names first, or what it has more than the other, with interval and n;
+    with too few pairs their outcomes.
 
     Empty without a value.
     """
     if made.value is None:
         return ""
     counts, value = made.counts, claimed_value(made)
-    if made.kind == "rate":
+    if made.finding == "too few" and counts:
+        figure = f"{counts.win} won, {counts.tie} tied, {counts.loss} lost"
+    elif made.kind == "rate":
         figure = f"{'weighted ' if counts and counts.weighted else ''}win rate {number(value, made.error)} %"
     else:
         tasks = f", mean of {made.params['tasks']} tasks" if "tasks" in made.params else ""

@@ -12,6 +12,8 @@ from instruct.scores.samples import Sample
 
 # A claim is made if its test, corrected for the number of claims made together, rejects at this level.
 ALPHA = 0.05
+# Those in a claim's params.
+_INTERVALS = {"interval_seeds", "interval_prompts", "simultaneous"}
 
 
 def finding_of(p: float | None, gain: float | None, enough: bool = True) -> Finding:
@@ -82,6 +84,15 @@ def claim_of(sample: Sample, simultaneous: int = 1, **about: Any) -> Claim:
     )
     claim._estimate = estimate
     return claim
+
+
+def stated(claim: Claim) -> Claim:
+    """The claim as people read it: with too few units there are counts and the difference, and nothing that says how
+    certain it is."""
+    if claim.finding != "too few":
+        return claim
+    unsaid = dict.fromkeys(("interval", "excluding", "standard_error", "p", "adjusted_p"))
+    return claim.model_copy(update={**unsaid, "params": claim.params | dict.fromkeys(_INTERVALS & claim.params.keys())})
 
 
 def mirrored(claim: Claim) -> Claim:

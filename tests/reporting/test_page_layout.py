@@ -41,6 +41,19 @@ def test_the_first_screen_has_winner_rate_interval_decided_pairs_trust_and_large
         assert said in text
 
 
+def test_verdict_bar_and_warnings_are_on_the_first_screen_and_what_follows_the_pairs_is_folded(visit):
+    page = visit(viewport={"width": 1280, "height": 800})
+    ends = page.evaluate(
+        "[...document.querySelectorAll('article:not([hidden]) :is(h1, .bar, .interval, .cautions)')]"
+        ".map(each => each.getBoundingClientRect().bottom)"
+    )
+    assert len(ends) >= 4
+    assert max(ends) <= 800
+    assert page.eval_on_selector_all("main > section > details", "all => all.map(each => each.open)") == [False] * 3
+    warnings = page.eval_on_selector_all("article:not([hidden]) div.cautions li", "all => all.length")
+    assert warnings <= 3
+
+
 def unfold(page) -> None:
     """Open what a phone shows folded."""
     page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true })")

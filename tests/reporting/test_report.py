@@ -147,15 +147,20 @@ def test_the_files_are_complete_reproducible_and_without_a_prompt_or_an_answer(j
     assert {file: file.read_bytes() for file in judged.report.rglob("*") if file.is_file()} == before
 
 
-def test_a_judges_warning_precedes_every_figure(run, card, write_answers, judge_pairs):
+def test_a_judges_warning_stands_below_its_verdict(run, card, write_answers, judge_pairs):
     card("plain")
     card("demo", warning="proves the plumbing, not the models")
     write_answers("emo", 8)
     for judge in ("plain", "demo"):
         judge_pairs([WIN] * 8, judge=judge)
     report = write_report(run.folder).report
-    assert report.to_markdown().splitlines()[2] == "> **Warning, demo:** proves the plumbing, not the models"
-    assert str(report).splitlines()[0] == "WARNING: demo: proves the plumbing, not the models"
+    for text, line in (
+        (report.to_markdown(), "> **Warning, demo:** proves the plumbing, not the models"),
+        (str(report), "WARNING: demo: proves the plumbing, not the models"),
+    ):
+        lines = text.splitlines()
+        (verdict,) = (place for place, each in enumerate(lines) if "demo: emo beats" in each)
+        assert line in lines[verdict : verdict + 5]
     figures = {path.stem: b"proves the plumbing" in path.read_bytes() for path in run.report.glob("figures/*.svg")}
     assert (figures["demo"], figures["plain"]) == (True, False)
 

@@ -32,6 +32,7 @@ from instruct.reporting.model import ComparisonReport, JudgeReport, Training, co
 from instruct.reporting.text import EXPLORATORY, finding
 from instruct.reporting.texts import control_of, text_systems
 from instruct.run.measurements import Measurement
+from instruct.scores.claims import stated
 from instruct.training.options import without_seed
 
 _MOST_ROWS = 60  # of a forest plot on a page
@@ -96,8 +97,7 @@ def win_rates(judges: list[JudgeReport]) -> Drawing | None:
 
 
 def _rate(claim: Claim, label: str, partial: bool, leads: bool = True) -> Row:
-    """With too few pairs an interval is not drawn."""
-    interval = None if claim.finding == "too few" else claim.interval
+    interval = stated(claim).interval
     said = "no verdict"
     if claim.value is not None:
         within = f" ({span(interval)})" if interval else ", too few"
@@ -116,7 +116,7 @@ def _names(comparison: ComparisonReport, most: int) -> str:
 def differences(claims: Iterable[Claim]) -> Drawing | None:
     """A forest plot of a bench's differences, a panel for each measure; None without any."""
     by_measure: dict[str, list[Row]] = {}
-    for claim in claims:
+    for claim in map(stated, claims):
         if claim.value is not None:
             names = f"{one_line(claim.candidate, 20)} − {one_line(claim.baseline, 28)}"
             said = f"{number(claim.value, claim.interval, sign=True)}, {finding(claim)}"

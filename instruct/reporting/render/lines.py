@@ -25,7 +25,7 @@ def escape_markdown(text: object, limit: int = 2000) -> str:
 
 def render_markdown(document: Document) -> str:
     """The whole document, with links to its figures."""
-    lines = _blocks([*document.opening, *document.numbers], 2)
+    lines = _blocks([*document.opening, *document.numbers, *document.made], 2)
     return "\n".join([f"# {escape_markdown(document.title)}", "", *lines]).rstrip() + "\n"
 
 

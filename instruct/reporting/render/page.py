@@ -67,7 +67,7 @@ def render_page(report: ReportData, figures: Mapping[str, Path], pairs: str | No
         created=one_line(report.created)[:10],
         verdicts=verdicts,
         listings=_of_kind(Listing, shown.opening),
-        warnings=[block.warning.text for block in _of_kind(Caution, shown.opening) if not block.about],
+        warnings=[block.warning for block in _of_kind(Caution, shown.opening) if not block.about],
         judges=[
             paragraphs for part in _of_kind(Section, shown.numbers) if (paragraphs := _of_kind(Paragraph, part.blocks))
         ],
@@ -75,6 +75,7 @@ def render_page(report: ReportData, figures: Mapping[str, Path], pairs: str | No
         figures={one_line(title): image(path.read_text(encoding="utf-8")) for title, path in figures.items()},
         leading=leading,
         tables=[table for table in _of_kind(Table, shown.numbers) if table not in leading],
+        made=shown.made,
         version=one_line(report.versions.get("instruct", "")),
         # The names go with the pairs: the script shows them with the texts.
         data=_json(verdicts, pairs) if pairs is not None and verdicts else None,

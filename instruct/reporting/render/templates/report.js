@@ -25,13 +25,11 @@
 
   byId("print").addEventListener("click", () => print());
 
-  // On a phone the long sections start folded; links open them, and so does printing, which shows everything.
-  const folds = document.querySelectorAll("main > section > details");
+  // What follows the verdict and the pairs starts folded; links open it, and so does printing, which shows everything.
   function unfold(id) {
     const fold = byId(id)?.querySelector(":scope > details");
     if (fold) fold.open = true;
   }
-  if (matchMedia("(max-width: 700px)").matches && !matchMedia("print").matches) for (const fold of folds) fold.open = false;
   for (const link of document.querySelectorAll("a[href^='#']"))
     link.addEventListener("click", () => unfold(link.hash.slice(1)));
   unfold(location.hash.slice(1));
