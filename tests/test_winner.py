@@ -354,10 +354,11 @@ def test_compare_names_the_winner_of_pairs(pair, world, tmp_path, instruct):
 
 
 def compare(instruct: Any, call: list[str], fail_under: str = "0") -> tuple[int, dict[str, Any], str]:
-    """The exit code, all figures, and the comment for a pull request."""
-    code, text, err = instruct("compare", *call, "--for", "pr", "--fail-under", fail_under, "--output", "it.json")
+    """The exit code, all figures, and the comparison in Markdown."""
+    files = ["--output", "it.json", "--output", "it.md"]
+    code, _, err = instruct("compare", *call, "--fail-under", fail_under, *files)
     assert code in (0, 4), err
-    return code, json.loads(Path("it.json").read_text()), text
+    return code, json.loads(Path("it.json").read_text()), Path("it.md").read_text()
 
 
 def check_compared(instruct: Any, call: list[str], kind: str) -> dict[str, Any]:
@@ -414,11 +415,11 @@ def claims_in(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def report(instruct: Any, *call: object) -> tuple[int, list[dict[str, Any]], str]:
-    """The exit code, the claims of report.json, and the comment for a pull request."""
-    code, text, err = instruct("report", *call, "--for", "pr")
+    """The exit code, the claims of report.json, and report.md."""
+    code, _, err = instruct("report", *call)
     assert code in (0, 4), err
-    folder = Path(call[call.index("--output") + 1] if "--output" in call else call[0])
-    return code, list(claims_in(json.loads((folder / "report" / "report.json").read_text()))), text
+    folder = Path(call[call.index("--output") + 1] if "--output" in call else call[0]) / "report"
+    return code, list(claims_in(json.loads((folder / "report.json").read_text()))), (folder / "report.md").read_text()
 
 
 def kinds_of(claims: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:

@@ -177,9 +177,9 @@ def shown(data: Any, text: str) -> Result:
     return Result(data, text, text)
 
 
-def reported(report: Report, failure: InstructError | None = None, text: str = "") -> Result:
-    """The result of a verb that writes a report; `text`: what it prints at the end."""
-    return Result(report, "\n".join(short(report)), text, failure)
+def reported(report: Report, failure: InstructError | None = None) -> Result:
+    """The result of a verb that writes a report."""
+    return Result(report, "\n".join(short(report)), "", failure)
 
 
 def short(report: Report) -> list[str]:

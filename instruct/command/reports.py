@@ -48,12 +48,6 @@ def _add_report(verb: flags.AddVerb) -> None:
         metavar="FILE",
         help="people's labels on some pairs: a filled-in sample of `instruct validate`; kept in the run",
     )
-    sub.add_argument(
-        "--for",
-        dest="purpose",
-        choices=["pr"],
-        help="print the claims, numbers and warnings as a comment for a pull request",
-    )
     sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 if a win rate is below X percent")
     sub.add_argument(
         "--metric",
@@ -95,8 +89,6 @@ def _add_compare_and_power(verb: flags.AddVerb) -> None:
     logs.add_argument("--pairs", action="store_true", help="compare every two systems, with ranks")
     _add_column_flags(sub)
     shown = sub.add_argument_group("what is printed")
-    text = "print the claims as a comment for a pull request"
-    shown.add_argument("--for", dest="purpose", choices=["pr"], help=text)
     text = "exit 4 if a difference of a main metric is below X points"
     shown.add_argument("--fail-under", type=float, metavar="X", help=text)
 
@@ -170,23 +162,18 @@ def report(arguments: argparse.Namespace) -> Result:
                 keep_labels(run, arguments.human)
             built = written_report(run.folder, difficulty)
         folder = Path(arguments.output)
-    page = RunDirectory(folder).report / "report.html"
     if arguments.export:
         count = export_from_run(RunDirectory(folder), path=arguments.export, **names)
         say(f"{arguments.export}: {counted(count, 'verdict')}")
-    comment = ""
-    if arguments.purpose:
-        comment = built.to_comment(str(page))
-    else:
-        print_written(built, folder)
+    print_written(built, folder)
     if arguments.fail_under is None:
-        return call.reported(built, text=comment)
+        return call.reported(built)
     selected = {key: getattr(arguments, key) for key in ("judge", "candidate", "allow_weak_judge")}
     try:
         passed = check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **selected)
     except GateError as error:
-        return call.reported(built, error, comment)
-    return Result(built, "\n".join([*call.short(built), passed]), comment + passed)
+        return call.reported(built, error)
+    return Result(built, "\n".join([*call.short(built), passed]), passed)
 
 
 # The columns of tables that no tool wrote.
@@ -196,7 +183,7 @@ _COLUMNS = ("unit", "cluster", "system", "task", "epoch")
 def compare(arguments: argparse.Namespace) -> Result:
     from instruct.base.files import ending_of
     from instruct.reporting.compare_logs import ENDINGS, check_difference_gate, compare_logs
-    from instruct.reporting.render.lines import render_markdown, render_terminal
+    from instruct.reporting.render.lines import render_terminal
 
     for path in arguments.output or ():
         ending_of(path, ENDINGS)  # before the work
@@ -211,12 +198,8 @@ def compare(arguments: argparse.Namespace) -> Result:
     )
     for path in arguments.output or ():
         compared.write(path)
-    if arguments.purpose:
-        pages = [path for path in arguments.output or () if path.endswith(".html")]
-        text = render_markdown(compared.summary(pages[0] if pages else ""))
-    else:
-        text = render_terminal(compared.document())
-        text += "".join(f"written: {path}\n" for path in arguments.output or ())
+    text = render_terminal(compared.document())
+    text += "".join(f"written: {path}\n" for path in arguments.output or ())
     short = "\n".join(compared.headlines())
     if arguments.fail_under is None:
         return Result(compared.content(), short, text)

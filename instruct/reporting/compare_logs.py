@@ -9,7 +9,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from instruct.logs.read import by_task, evaluations, read_logs
 from instruct.logs.source import Columns
 from instruct.logs.tables import SCORES, read_frame
 from instruct.reporting.digits import number
-from instruct.reporting.document import Block, Caution, Document, Listing, Paragraph
+from instruct.reporting.document import Block, Caution, Document, Listing
 from instruct.reporting.exports import claim_rows, csv_text
 from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS, Changed, JoinedLogs, listed
 from instruct.reporting.model import ReportWarning, note_warning
@@ -173,14 +173,6 @@ class LogComparison:
             Column("without a value", lambda each: sum(each.reasons.values()), when="known"),
         ]
         return columns_table("Logs", self.found, columns)
-
-    def summary(self, where: str = "") -> Document:
-        """The claims and what changes them, for a pull request or a message; `where`: a path or URL."""
-        whole = self.document()
-        table = next(self._tables())
-        changing = [caution for caution in map(Caution, self.cautions) if caution.warning.severity == "claim"]
-        place = [Paragraph(where, label="Page")] if where else []
-        return Document(TITLE, [whole.opening[0], *changing, replace(table, title="", note=""), *place])
 
     def to_html(self) -> str:
         """The comparison as a page of its own."""

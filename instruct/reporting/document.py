@@ -6,7 +6,7 @@ Texts are plain, on one line, and may hold foreign names: whoever renders them e
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from instruct.analysis.results import Claim, Counts
@@ -145,6 +145,18 @@ class Verdict:
     tables: list[Table]
     one_of_many: bool
 
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """What lines of text say below the headline, each with its depth."""
+        if self.one_of_many:
+            return
+        about, rates = self.exploratory
+        yield from ((1, text) for text in self.details)
+        if rates:
+            yield 1, f"{about}:"
+            yield from ((2, text) for text in rates)
+        notes = [*(f"WARNING: {warning}" for warning in self.warnings), *self.missing]
+        yield from ((1, text) for text in (*notes, *(f"note: {note}" for note in self.notes)))
+
 
 Kind = TypeVar("Kind")
 Block = Caution | Paragraph | Listing | Brief | Section | Verdict | Figure | Table
@@ -158,7 +170,7 @@ def _with_rows(blocks: Iterable[Kind]) -> list[Kind]:
 
 @dataclass(frozen=True)
 class Document:
-    """`opening`: what a reader must know, which is all that a terminal shows; then the numbers, and how they were made.
+    """What a reader must know, which is all that Markdown and a terminal show; the numbers, and how they were made.
 
     Tables that have nothing to say are left out, here and in sections.
     """
@@ -325,25 +337,6 @@ def _trust(judge: JudgeReport) -> Fact:
     if not measured and judge.agreement != "not measured":
         trusted, detail = "unknown", one_line(judge.agreement, 400)
     return Fact("Agreement with people", "", trusted, detail)
-
-
-def summary(whole: Document, where: str = "") -> Document:
-    """A document's claims, each with what changes it, and the tables of its opening; `where`: a path or URL."""
-    blocks: list[Block] = []
-    for block in whole.opening:
-        match block:
-            case Verdict():
-                warnings = [f"Warning: {warning}" for warning in block.warnings if warning.severity == "claim"]
-                blocks.append(Listing("Verdict", [(block.headline, warnings)]))
-            case Caution() if block.warning.severity != "claim":
-                continue
-            case Brief(content=Table() as table):
-                blocks.append(replace(table, title="", note=""))
-            case Brief(content=list() as texts):
-                blocks.append(Listing("", [(text, []) for text in texts]))
-            case _:
-                blocks.append(block)
-    return Document(whole.title, [*blocks, *[Paragraph(where, label="Report")] * bool(where)])
 
 
 def _together(report: ReportData) -> Iterator[Block]:

@@ -15,7 +15,7 @@ from instruct.base.output import say
 from instruct.logs.tables import SCORES
 from instruct.reporting.bench import OBJECTIVES
 from instruct.reporting.build import build
-from instruct.reporting.document import document, summary
+from instruct.reporting.document import document
 from instruct.reporting.exports import claim_rows, claims_of, csv_text, write_exports
 from instruct.reporting.figures import DrawnFigures, draw_figures
 from instruct.reporting.length_control import Difficulty
@@ -82,22 +82,15 @@ class Report(ReportData):
         return json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n"
 
     def to_markdown(self) -> str:
-        """The text of report.md."""
+        """The text of report.md: what a pull request or a message needs to say. The page has every number."""
         return render_markdown(document(self))
 
     def to_html(self) -> str:
         """The report as a page of its own, without the run's figures and pairs."""
         return render_page(self, {}, None)
 
-    def to_comment(self, where: str = "") -> str:
-        """The claims with their numbers, intervals and warnings as Markdown, for a pull request.
-
-        `where`: the report's path or URL, named at the end.
-        """
-        return render_markdown(summary(document(self), where))
-
     def _repr_markdown_(self) -> str:
-        return self.to_comment()
+        return self.to_markdown()
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each claim: what `pandas.DataFrame` takes, and claims.csv has."""

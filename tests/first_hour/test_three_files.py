@@ -29,8 +29,7 @@ def test_three_files_are_compared_by_an_own_judge_and_told_to_colleagues(user, s
 
     ranked = user.types("compare", "runs/three")
     says(ranked, "strict_editor")
-    comment = user.types("report", "runs/three", "--for", "pr")
-    says(comment, "- **strict_editor: ", "95 % CI", "Warning: ", "Report: runs/three/report/report.html")
+    says(user.reads("runs/three/report/report.md"), "- **strict_editor: ", "95 % CI", "WARNING: ")
     told = json.loads(user.reads("runs/three/report/report.json"))["judges"][0]["comparisons"]
     assert sorted((each["candidate"], each["baseline"]) for each in told) == [("a", "b"), ("a", "c"), ("b", "c")]
     user.reads("runs/three/report/report.html")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -11,8 +12,11 @@ from instruct.base.files import write_atomically
 from instruct.base.replies import Completion
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.cautions import figure_warnings
+from instruct.reporting.document import Block, Brief, Document, Section, Verdict
 from instruct.reporting.model import ComparisonReport
+from instruct.reporting.render.lines import markdown_table
 from instruct.reporting.report import build_report, write_report
+from instruct.reporting.tables import Table
 from instruct.run.directory import RunDirectory
 
 PAIRS = 805
@@ -33,6 +37,24 @@ HOSTILE = [
     "",
 ]
 LONG = "<b>long</b> " + "x" * 1_000_000
+
+
+def tables_of(blocks: list[Block]) -> Iterator[Table]:
+    for block in blocks:
+        if isinstance(block, Table):
+            yield block
+        elif isinstance(block, Brief) and isinstance(block.content, Table):
+            yield block.content
+        elif isinstance(block, Section):
+            yield from tables_of(block.blocks)
+        elif isinstance(block, Verdict):
+            yield from block.tables
+
+
+def tables_text(whole: Document) -> str:
+    """Every table of a document, in Markdown."""
+    tables = tables_of([*whole.opening, *whole.numbers, *whole.made])
+    return "\n".join(line for table in tables for line in markdown_table(table))
 
 
 def prompt(number: int) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench_runs import bench_run
+from pages import tables_text
 
 from instruct.analysis.results import Claim
 from instruct.logs.read import by_task
@@ -150,7 +151,7 @@ def test_the_report_shows_every_figure_and_escapes_names(judge_run):
             n=2, trainings=3, value=0.15, interval=[0.1, 0.2], p=0.1, adjusted_p=0.25, finding="no difference",
         )
     ]  # fmt: skip
-    text = render_markdown(document(report))
+    text = render_markdown(document(report)) + tables_text(document(report))
     assert "different prompts. 5 steps, 3 seeds, 1 learning rate: a trial, not a result." in text
     assert "| dft | 0.0003 | 3 | 0.500 ± 0.010 | 1.25 |" in text
     assert r"| a\|b − mle | ROUGE-L | 3 | 2 | +0.150 | +0.100 to +0.200 | 0.25 | no difference shown |" in text

@@ -222,11 +222,12 @@ def test_the_report_lists_draws_and_embeds_the_figures(judge_run, tmp_path):
     run = judge_run([WIN] * 30 + [TIE] * 10)
     log = [{"loss": 1.0, "step": step, "ce": 2.0 / step, "grad_norm": 0.5} for step in (1, 2, 3)]
     write_atomically(run.adapters / "mle" / "training_log.json", json.dumps(log))
-    markdown = write_report(run.folder).path.read_text(encoding="utf-8")
+    write_report(run.folder)
+    page = (run.report / "report.html").read_text(encoding="utf-8")
     report = Report.read(run.folder)
     assert [figure.name for figure in report.figures] == ["j", "win_rates", "training"]
     for figure in report.figures:
-        assert markdown.count(f"]({figure.svg})") == 1
+        assert page.count(f'alt="{figure.title}; ') == 1
         assert (run.report / figure.pdf).is_file()
     picture = report.figures["win_rates"]
     assert (picture.title, picture.svg) == (report.figures[1].title, picture._repr_svg_())
@@ -237,7 +238,7 @@ def test_the_report_lists_draws_and_embeds_the_figures(judge_run, tmp_path):
     with pytest.raises(KeyError, match="no figure 'none' in this report; it has j, win_rates"):
         report.figures["none"]
     assert report == Report.read(run.folder)
-    assert report._repr_markdown_() == report.to_comment()
+    assert report._repr_markdown_() == report.to_markdown()
     assert json.loads(report.to_json())["figures"][1]["name"] == "win_rates"
 
 
@@ -246,7 +247,6 @@ def test_a_bench_has_a_forest_plot_and_a_table_of_its_differences(tmp_path):
     judge_seeds(run, 3)
     report = write_report(run.folder).report
     assert "differences" in [figure.name for figure in report.figures]
-    assert "(figures/differences.svg)" in (run.report / "report.md").read_text()
     texts = texts_of(run.report / "figures" / "differences.svg")
     about = ["ROUGE-L of greedy answers", "cross-entropy", "win rate − ½ (j)"]
     assert sorted(text for text in texts if text in about) == about

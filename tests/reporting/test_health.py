@@ -6,11 +6,12 @@ import json
 import statistics
 
 import pytest
-from pages import WIN, warned
+from pages import WIN, tables_text, warned
 
 from instruct.base.files import sha256_of, write_atomically
 from instruct.data.evaluation import load_answers
 from instruct.reporting.cautions import health_warnings
+from instruct.reporting.document import document
 from instruct.reporting.model import Health, SystemReport
 from instruct.reporting.provenance import answers_health
 from instruct.reporting.report import build_report
@@ -88,9 +89,9 @@ def test_the_report_contains_health_figures_and_warnings(run, judge_run, write_a
         "the winner's answers (emo) are 7900 % longer than those of mle (mean 400 and 5 characters); "
         "judges tend to prefer longer answers",
     ]
-    markdown = report.to_markdown()
-    assert "| emo | emo | e | 20 | 80.5 | 400 | 400 | 7 (35.0 %) | 0 (0.0 %) | 20 (100.0 %) |" in markdown
-    assert "| mle | mle | - | 20 | - | 5.00 | 5.00 | - | 0 (0.0 %) | 0 (0.0 %) |" in markdown
+    tables = tables_text(document(report))
+    assert "| emo | emo | e | 20 | 80.5 | 400 | 400 | 7 (35.0 %) | 0 (0.0 %) | 20 (100.0 %) |" in tables
+    assert "| mle | mle | - | 20 | - | 5.00 | 5.00 | - | 0 (0.0 %) | 0 (0.0 %) |" in tables
 
 
 def test_prompts_without_an_answer_are_counted_and_are_no_answers(run, judge_run, write_answers):
@@ -109,7 +110,7 @@ def test_prompts_without_an_answer_are_counted_and_are_no_answers(run, judge_run
     assert (counts.n, comparison.claim.n, counts.failed) == (20, 18, 2)
     assert counts.bounds[1] - counts.bounds[0] == 10.0
     assert "the answers of emo: 2 of 20 (10 %) are missing: refused, or failed" in warned(comparison)
-    assert "no answer" in report.to_markdown()
+    assert "no answer" in tables_text(document(report))
 
 
 def test_the_training_log_is_downsampled_and_valid_json(run, judge_run):

@@ -76,7 +76,7 @@ def test_report_combines_labels_with_verdicts_and_keeps_them(folder, instruct, t
     assert (found["labels"], found["pairs"]) == (40, PAIRS)
     assert found["labels_only"] == pytest.approx(100 * (14 + 13 / 2) / 40, abs=1e-4)
     assert found["labels_needed"] is None
-    assert "not reachable with these prompts" in (folder / "report" / "report.md").read_text()
+    assert "not reachable with these prompts" in (folder / "report" / "report.html").read_text()
     # The run keeps them.
     labels.unlink()
     assert instruct("report", folder)[0] == 0

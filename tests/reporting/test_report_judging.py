@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from pages import TIE, WIN, only_comparison, warned
+from pages import TIE, WIN, only_comparison, tables_text, warned
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.base.replies import Completion, Failure
 from instruct.judging.store import Judgment, JudgmentStore
+from instruct.reporting.document import document
 from instruct.reporting.model import Unjudged
 from instruct.reporting.report import Difficulty, build_report, write_report
 
@@ -41,7 +42,7 @@ def test_missing_verdicts_are_counted_with_their_reasons(judge_run):
         ("unparsed", "two verdicts", 1),
     ]
     markdown, terminal = texts(run)
-    assert "| emo | mle | failed | too long: 5000 tokens | 3 |" in markdown
+    assert "| emo | mle | failed | too long: 5000 tokens | 3 |" in tables_text(document(build_report(run.folder)))
     assert "  3 x failed: too long: 5000 tokens" in terminal
     assert "<b>" not in markdown
 
@@ -63,7 +64,7 @@ def test_the_report_says_what_stopped_the_judging(run, card, write_answers, judg
     assert (comparison.partial, comparison.stopped) == (True, stopped)
     markdown, terminal = texts(run)
     assert f"PARTIAL: judging has not finished ({stopped}): 4 of 10 pairs judged in both orders; " in markdown
-    assert "- greedy \\[x\\]" in markdown
+    assert "  - note: greedy \\[x\\]" in markdown
     assert "  note: greedy [x]" in terminal
 
 
@@ -152,9 +153,9 @@ def test_single_ratings_have_means_and_no_position_statistics(judge_run):
     assert comparison.ratings.model_dump() == {"candidate": 7.0, "baseline": 5.0, "n": 3, "turns": []}
     assert (comparison.orders, comparison.consistency, comparison.first_position_rate) == ("alone", None, None)
     assert [getattr(comparison.counts, key) for key in ("win", "tie", "loss", "unparsed")] == [2, 1, 0, 1]
-    markdown = texts(run)[0]
-    assert "| emo | mle | 7.00 | 5.00 | 3 |" in markdown
-    assert "first position" not in markdown
+    tables = tables_text(document(build_report(run.folder)))
+    assert "| emo | mle | 7.00 | 5.00 | 3 |" in tables
+    assert "first position" not in tables
 
 
 def test_a_headline_says_who_is_preferred_on_more_prompts(judge_run):

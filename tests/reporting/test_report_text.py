@@ -11,9 +11,10 @@ from counted import claimed, counted, pairs_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from pages import WIN
+from pages import WIN, tables_text
 
 from instruct.base.errors import one_line
+from instruct.reporting.document import document
 from instruct.reporting.model import ComparisonReport
 from instruct.reporting.render.lines import escape_markdown
 from instruct.reporting.report import build_report, write_report
@@ -64,12 +65,8 @@ def test_hostile_names_are_escaped_in_the_report(hostile_run):
     text = write_report(hostile_run.folder).path.read_text(encoding="utf-8")
     page = MARKDOWN.render(text)
     tags = set(re.findall(r"<[^>]*>", re.sub(r' style="[^"]*"', "", page)))
-    assert {tag for tag in tags if not re.fullmatch(r"</?(h[123]|p|ul|li|strong|blockquote|t[a-z]+)>", tag)} == {
-        tag for tag in tags if re.fullmatch(r'<img src="figures/\w+\.svg" alt="[^"<]*" />', tag)
-    }
-    headings = re.findall(r"<h[12]>(.*)</h[12]>", page)
-    tables = ("Answers", "Training", "Experiment", "Versions")
-    assert headings == ["small", *(f"Verdicts of j{number}" for number in range(6)), *tables]
+    assert [tag for tag in tags if not re.fullmatch(r"</?(h[123]|p|ul|li|strong|blockquote|t[a-z]+)>", tag)] == []
+    assert re.findall(r"<h1>(.*)</h1>", page) == ["small"]
     for table in re.findall(r"<table>.*?</table>", page, re.DOTALL):
         head, *rows = table.split("</tr>")[:-1]
         assert {row.count("<td") for row in rows} == {head.count("<th") - head.count("<thead")}
@@ -138,7 +135,7 @@ def test_what_changes_a_claim_is_said_everywhere(judge_run, instruct):
 def test_hostile_names_and_parts_are_shown_escaped(judge_run):
     datasets = ["<b>a|b</b>", "[red]plain"]
     run = judge_run([{"verdict": "first", "dataset": datasets[n % 2]} for n in range(10)])
-    markdown = build_report(run.folder).to_markdown()
+    markdown = tables_text(document(build_report(run.folder)))
     assert "| emo | mle | &lt;b&gt;a\\|b&lt;/b&gt; | 5 | 5 | 0 | 0 | 100 | 48–100 |" in markdown
     assert "\\[red\\]plain" in markdown
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from pages import LOSS, TIE, WIN
+from pages import LOSS, TIE, WIN, tables_text
 
+from instruct.reporting.document import document
 from instruct.reporting.report import build_report, write_report
 
 
@@ -92,5 +93,5 @@ def test_the_report_leads_with_the_claim_over_seeds(judged):
     assert [spread.finding for spread in report.seeds] == ["too few", "no difference"]
     assert report.seeds[1].interval[0] <= 50 <= report.seeds[1].interval[1]
     assert report.seeds[1].claims == 3
-    text = report.to_markdown()
+    text = tables_text(document(report))
     assert "| j | strict | emo | mle | 1, 2, 3 | 50.0, 70.0, 60.0 | 60 | 10 | 35 to 85 |" in text.replace("–", " to ")

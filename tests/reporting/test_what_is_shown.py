@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from pages import tables_of
 
 from benchmarks.worlds import RUNS
 from instruct.reporting.build import build
 from instruct.reporting.digits import number
-from instruct.reporting.document import Block, Brief, Document, Section, Verdict, document
+from instruct.reporting.document import Brief, Document, Section, Verdict, document
 from instruct.reporting.render.lines import render_markdown, render_terminal
 from instruct.reporting.report import Report
-from instruct.reporting.tables import Column, Table, columns_table
+from instruct.reporting.tables import Column, columns_table
 from instruct.reporting.text import EXPLORATORY
 
 
@@ -26,18 +26,6 @@ from instruct.reporting.text import EXPLORATORY
 def report(request) -> Report:
     world = RUNS[request.param][-1]
     return Report.of(build(world(np.random.default_rng(1)).contents))
-
-
-def tables_of(blocks: list[Block]) -> Iterator[Table]:
-    for block in blocks:
-        if isinstance(block, Table):
-            yield block
-        elif isinstance(block, Brief) and isinstance(block.content, Table):
-            yield block.content
-        elif isinstance(block, Section):
-            yield from tables_of(block.blocks)
-        elif isinstance(block, Verdict):
-            yield from block.tables
 
 
 def test_no_table_has_a_row_or_a_column_that_says_nothing(report):

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from instruct.base.errors import one_line
 from instruct.base.output import terminal_width, wrapped
-from instruct.reporting.document import Block, Brief, Caution, Document, Listing, Paragraph, Section, Verdict
-from instruct.reporting.model import Figure
+from instruct.reporting.document import Block, Brief, Caution, Document, Listing, Paragraph, Verdict
 from instruct.reporting.tables import Table
 
 _SPECIAL = re.compile(r"[\\`*\[\]|~$#!{}]|(?<![^\W_])_|_(?![^\W_])")
@@ -24,42 +23,39 @@ def escape_markdown(text: object, limit: int = 2000) -> str:
 
 
 def render_markdown(document: Document) -> str:
-    """The whole document, with links to its figures."""
-    lines = _blocks([*document.opening, *document.numbers, *document.made], 2)
+    """A document's opening: what a terminal shows, too."""
+    lines = _blocks(document.opening)
     return "\n".join([f"# {escape_markdown(document.title)}", "", *lines]).rstrip() + "\n"
 
 
-def _blocks(blocks: Sequence[Block], level: int) -> list[str]:
+def _blocks(blocks: Sequence[Block]) -> list[str]:
     lines: list[str] = []
-    shown = [block for block in blocks if not isinstance(block, Brief)]
-    for block, following in zip(shown, [*shown, None][1:], strict=True):
-        lines += _markdown_block(block, level)
+    for block, following in zip(blocks, [*blocks, None][1:], strict=True):
+        lines += _markdown_block(block)
         if not (isinstance(block, Verdict) and isinstance(following, Verdict)):  # the items of one list
             lines.append("")
     return lines
 
 
-def _markdown_block(block: Block, level: int) -> list[str]:
+def _markdown_block(block: Block) -> list[str]:
     match block:
         case Caution():
             about = f", {escape_markdown(block.about)}" if block.about else ""
             return [f"> **Warning{about}:** {escape_markdown(block.warning.text)}"]
         case Verdict():
-            about, rates = block.exploratory
-            lines = [f"- **{escape_markdown(block.headline)}**", *(f"  - {escape_markdown(t)}" for t in block.details)]
-            lines += [f"  - *{escape_markdown(about)}:*"] * bool(rates)
-            lines += [f"    - {escape_markdown(text)}" for text in rates]
-            return [*lines, *(f"  - Warning: {escape_markdown(warning)}" for warning in block.warnings)]
+            lines = [f"{'  ' * depth}- {escape_markdown(text)}" for depth, text in block.lines()]
+            return [f"- **{escape_markdown(block.headline)}**", *lines]
         case Paragraph():
             return [escape_markdown(block.labeled)]
         case Listing():
             return _listing(block)
-        case Section():
-            return [f"{'#' * level} {escape_markdown(block.title)}", "", *_blocks(block.blocks, level + 1)[:-1]]
-        case Figure():
-            return [f"![{escape_markdown(block.title)}]({block.svg})"]
+        case Brief(content=Table() as table):
+            return markdown_table(table)
+        case Brief(content=list() as sentences):
+            return [f"- {escape_markdown(sentence)}" for sentence in sentences]
         case Table():
-            return markdown_section(block, level)[:-1]
+            note = ["", escape_markdown(block.note)] * bool(block.note)
+            return [f"## {escape_markdown(block.title)}", "", *markdown_table(block), *note]
     return []
 
 
@@ -70,13 +66,6 @@ def _listing(block: Listing) -> list[str]:
     for text, details in block.items:
         lines += [f"- {bold}{escape_markdown(text)}{bold}", *(f"  - {escape_markdown(detail)}" for detail in details)]
     return lines
-
-
-def markdown_section(table: Table, level: int = 3) -> list[str]:
-    """A table under its title, followed by its note."""
-    note = [escape_markdown(table.note), ""] if table.note else []
-    title = [f"{'#' * level} {escape_markdown(table.title)}", ""] if table.title else []
-    return [*title, *markdown_table(table), "", *note]
 
 
 def markdown_table(table: Table) -> list[str]:
@@ -100,15 +89,8 @@ def _terminal_block(block: Block) -> list[str]:
     match block:
         case Caution():
             return [_terminal_line(": ".join(filter(None, ["WARNING", block.about, block.warning.text])))]
-        case Verdict(one_of_many=True):
-            return [block.headline]
         case Verdict():
-            warnings = [f"WARNING: {warning}" for warning in block.warnings]
-            notes = [f"note: {note}" for note in block.notes]
-            about, rates = block.exploratory
-            others = [f"{about}:"] * bool(rates) + [f"  {_terminal_line(text)}" for text in rates]
-            lines = [_terminal_line(text) for text in (*warnings, *block.missing, *notes)]
-            return [block.headline, *(f"  {line}" for line in (*map(_terminal_line, block.details), *others, *lines))]
+            return [block.headline, *(f"{'  ' * depth}{_terminal_line(text)}" for depth, text in block.lines())]
         case Paragraph():
             return [_terminal_line(block.text)]
         case Listing():
