@@ -213,11 +213,11 @@ def sampled(name: str, **sections: Any) -> tuple[ExperimentConfig, list[Continua
         sections: of the config: the model, and the continuations: prefixes, their number, and how to generate.
     """
     from instruct.generation.continuations import read_continuations
-    from instruct.phases.answer import generate
+    from instruct.phases.answer import Answering
 
     config = make_config({"name": name, "systems": {"writer": {"objective": "none"}}, **sections}, [], name)
     config = settle_dtype(config)
-    return config, read_continuations(generate(config, open_run(config))["writer"])
+    return config, read_continuations(Answering(config).generate(open_run(config))["writer"])
 
 
 def write_texts(path: Path, texts: Iterable[str]) -> None:

@@ -200,13 +200,14 @@ def train(arguments: argparse.Namespace) -> Result:
 
 
 def generate(arguments: argparse.Namespace) -> Result:
-    from instruct.phases.answer import generate as generate_texts
+    from instruct.judging.work import JudgingMode
+    from instruct.phases.answer import Answering
     from instruct.phases.steps import make_again
 
     overrides = arguments.overrides + call.cluster_override(arguments)
     config, run = _run_of_systems(arguments, overrides)
     make_again(run, arguments.redo)
-    return _files(generate_texts(config, run, arguments.retry_failed))
+    return _files(Answering(config, JudgingMode(retry_failed=arguments.retry_failed)).generate(run))
 
 
 def evaluate(arguments: argparse.Namespace) -> Result:

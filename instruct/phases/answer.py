@@ -14,7 +14,6 @@ from instruct.base.errors import InputError, InstructError, Problems, counted, o
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.models import ModelOptions
 from instruct.base.output import say, warn
-from instruct.config import ExperimentConfig
 from instruct.data.cards import Template
 from instruct.data.evaluation import EvalSet, answers_of, load_answers
 from instruct.data.options import DataOptions, template_of
@@ -85,109 +84,153 @@ class Answering(Step):
         return prompts, prefixes
 
     def make(self, run: RunDirectory, read: Read) -> None:
-        generate(self.config, run, self.mode.retry_failed, *read)
+        self.generate(run, *read)
 
+    def generate(
+        self, run: RunDirectory, prompts: EvalSet | None = None, prefixes: PrefixSet | None = None
+    ) -> dict[str, Path]:
+        """Every system of the run answers prompts, continues prefixes, or both, as the config says.
 
-def generate(
-    config: ExperimentConfig,
-    run: RunDirectory,
-    retry_failed: bool = False,
-    prompts: EvalSet | None = None,
-    prefixes: PrefixSet | None = None,
-) -> dict[str, Path]:
-    """Every system of the run answers prompts, continues prefixes, or both, as the config says.
+        Prefixes are also continued by the controls: MLE at the temperatures that match the other systems' entropies.
 
-    Prefixes are also continued by the controls: MLE at the temperatures that match the other systems' entropies.
+        Args:
+            prompts, prefixes: what the config names; None: it is read.
 
-    Args:
-        retry_failed: send all failed requests again, also those that were refused or have been sent again twice.
-        prompts, prefixes: what the config names; None: it is read.
+        Returns:
+            The file of each system's answers, or of its continuations; both if the config asks for both.
 
-    Returns:
-        The file of each system's answers, or of its continuations; both if the config asks for both.
+        Raises:
+            InputError: a system is not trained yet, the prompts or prefixes cannot be read, or another process writes
+                the outputs of a system.
+        """
+        files: dict[str, Path] = {}
+        with contextlib.ExitStack() as locks:
+            for name in self.config.systems:
+                locks.enter_context(only_process(run, outputs_of(name)))
+            folders = (run.outputs, *run.outputs.glob("turn_*"), run.continuations) if self.mode.retry_failed else ()
+            again = [forgive(folder, name) for folder in folders for name in self.config.systems]
+            if self.config.answers:
+                self._answer(run, any(again), prompts)
+                files |= {name: run.outputs / f"{name}.json" for name in self.config.systems}
+            if self.config.continuations:
+                paths = self._continue(run, prefixes)
+                files |= {
+                    f"{name} (continuations)" if self.config.answers else name: path for name, path in paths.items()
+                }
+        warn_of_changed_files(run)
+        return files
 
-    Raises:
-        InputError: a system is not trained yet, the prompts or prefixes cannot be read, or another process writes the
-            outputs of a system.
-    """
-    files: dict[str, Path] = {}
-    with contextlib.ExitStack() as locks:
-        for name in config.systems:
-            locks.enter_context(only_process(run, outputs_of(name)))
-        folders = (run.outputs, *run.outputs.glob("turn_*"), run.continuations) if retry_failed else ()
-        again = [forgive(folder, name) for folder in folders for name in config.systems]
-        if config.answers:
-            answer_prompts(config, run, any(again), prompts)
-            files |= {name: run.outputs / f"{name}.json" for name in config.systems}
-        if config.continuations:
-            paths = continue_prefixes(config, run, prefixes)
-            files |= {f"{name} (continuations)" if config.answers else name: path for name, path in paths.items()}
-    warn_of_changed_files(run)
-    return files
+    def _answer(self, run: RunDirectory, again: bool, evaluation: EvalSet | None) -> None:
+        """Every system of the run answers the config's evaluation set; one engine serves all adapters.
 
+        Args:
+            again: also if all is answered, because failed requests are to be sent again.
+            evaluation: the evaluation set; None: it is read.
 
-def answer_prompts(
-    config: ExperimentConfig, run: RunDirectory, again: bool = False, evaluation: EvalSet | None = None
-) -> None:
-    """Every system of the run answers the config's evaluation set; one engine serves all adapters.
+        Raises:
+            InputError: a system is not trained yet, or verdicts were made on the answers to other prompts, or with
+                other options.
+        """
+        config, options = self.config, self.config.answers
+        assert options
+        systems = system_folders(config.systems, run)
+        engine = options.generation.engine
+        weights = {name: weights_identity(config.model, run, folder, engine) for name, folder in systems.items()}
+        evaluation = evaluation or evaluation_set(options)
+        template = options.template or trained_template(config.data)
+        rendering = _rendering(config.data.rendering(run.day), config.trained, run)
+        inputs: dict[str, Any] = {
+            "options": config.answered_with(),
+            "weights": weights,
+            "prompts": evaluation.sha256,
+            "template": template,
+        }
+        if chat := rendering.identity():
+            inputs["chat"] = chat
+        outputs = {name: run.outputs / f"{name}.json" for name in systems}
+        record = None
+        if run.is_done("answers", inputs) and all(path.is_file() for path in outputs.values()):
+            record = run.manifest()["steps"]["answers"]
+            if not again and not any(made.get("again") for made in record["results"].values()):
+                return
+        _check_judged(run, inputs)
+        made_with = _made_with(options, evaluation, template) | {"model": config.model.model_dump(mode="json")}
+        if config.cluster:
+            made_with["cluster"] = config.model_dump(mode="json")["cluster"]
+        earlier = _keep_answers({**outputs, "baseline": run.outputs / "baseline.json"})
+        _write_baseline(run.outputs / "baseline.json", evaluation)
+        try:
+            with run.step("answers", inputs, config=made_with) as results:
+                stats = generate_answers(
+                    config.model,
+                    systems,
+                    evaluation.prompts,
+                    template,
+                    options.generation,
+                    run.outputs,
+                    config.cluster,
+                    rendering,
+                )
+                for name, path in outputs.items():
+                    results[name] = stats[name].record() | {"sha256": sha256_of(path)}
+        except InstructError as error:
+            if record is None:
+                raise
+            run.record("answers", record)  # what was finished stays so
+            warn(f"answers: failed requests are not asked again: {error}")
+        else:
+            _drop_unchanged(earlier, run.outputs)
 
-    Args:
-        again: also if all is answered, because failed requests are to be sent again.
-        evaluation: the evaluation set; None: it is read.
+    def _continue(self, run: RunDirectory, prefixes: PrefixSet | None) -> dict[str, Path]:
+        """Every system of the run, and each one's control, continues the config's prefixes; one engine serves all.
 
-    Raises:
-        InputError: a system is not trained yet, or verdicts were made on the answers to other prompts, or with other
-            options.
-    """
-    options = config.answers
-    assert options
-    systems = system_folders(config.systems, run)
-    engine = options.generation.engine
-    weights = {name: weights_identity(config.model, run, folder, engine) for name, folder in systems.items()}
-    evaluation = evaluation or evaluation_set(options)
-    template = options.template or trained_template(config.data)
-    rendering = _rendering(config.data.rendering(run.day), config.trained, run)
-    inputs: dict[str, Any] = {
-        "options": config.answered_with(),
-        "weights": weights,
-        "prompts": evaluation.sha256,
-        "template": template,
-    }
-    if chat := rendering.identity():
-        inputs["chat"] = chat
-    outputs = {name: run.outputs / f"{name}.json" for name in systems}
-    record = None
-    if run.is_done("answers", inputs) and all(path.is_file() for path in outputs.values()):
-        record = run.manifest()["steps"]["answers"]
-        if not again and not any(made.get("again") for made in record["results"].values()):
-            return
-    _check_judged(run, inputs)
-    made_with = _made_with(options, evaluation, template) | {"model": config.model.model_dump(mode="json")}
-    if config.cluster:
-        made_with["cluster"] = config.model_dump(mode="json")["cluster"]
-    earlier = _keep_answers({**outputs, "baseline": run.outputs / "baseline.json"})
-    _write_baseline(run.outputs / "baseline.json", evaluation)
-    try:
-        with run.step("answers", inputs, config=made_with) as results:
-            stats = generate_answers(
-                config.model,
-                systems,
-                evaluation.prompts,
-                template,
-                options.generation,
-                run.outputs,
-                config.cluster,
-                rendering,
-            )
-            for name, path in outputs.items():
-                results[name] = stats[name].record() | {"sha256": sha256_of(path)}
-    except InstructError as error:
-        if record is None:
-            raise
-        run.record("answers", record)  # what was finished stays so
-        warn(f"answers: failed requests are not asked again: {error}")
-    else:
-        _drop_unchanged(earlier, run.outputs)
+        Args:
+            prefixes: those of the config; None: they are read.
+
+        Returns:
+            The file of each one's continuations, see `read_continuations`.
+
+        Raises:
+            InputError: a system that is not trained yet, a prefix that does not fit the context.
+        """
+        config, options, model = self.config, self.config.continuations, self.config.model
+        assert options
+        engine, temperature = options.generation.engine, options.generation.temperature
+        folders = system_folders(config.systems, run)
+        systems = {name: (folder, temperature) for name, folder in folders.items()}
+        for name, control in match_temperatures(config, run, predictors(config, run)).items():
+            systems[name] = folders[control.mle], control.temperature
+        prefixes = prefixes or config_prefixes(model, options)
+        paths = {name: run.continuations / f"{name}.json" for name in systems}
+        inputs: dict[str, dict[str, Any]] = {}
+        pending = {}
+        for name, (folder, at) in systems.items():
+            inputs[name] = {
+                "options": config.continued_with(),
+                "weights": weights_identity(model, run, folder, engine),
+                "temperature": at,
+                "prefixes": prefixes.sha256,
+            }
+            if not (run.is_done(f"continuations/{name}", inputs[name]) and paths[name].is_file()):
+                pending[name] = folder, at
+        made_with = {
+            **options.model_dump(mode="json"),
+            "corpus": prefixes.name,
+            "prefixes": len(prefixes.prefixes),
+            "counts": prefixes.counts,
+            "cut": prefixes.cut.model_dump(mode="json"),
+            "model": model.model_dump(mode="json"),
+        }
+        stats: dict[str, ReplyStats] = {}
+        for name, (_, at) in pending.items():
+            with run.step(f"continuations/{name}", inputs[name], config=made_with) as result:
+                if not stats:  # all are asked together, which takes the time of the first step
+                    stats = continue_texts(model, pending, prefixes, options, run.continuations, config.cluster)
+                result |= {**stats[name].record(), "temperature": at, "sha256": sha256_of(paths[name])}
+        for name, counts in stats.items():
+            if counts.empty:
+                say(f"note      {name}: {counts.empty:,} of {counts.n:,} continuations are empty")
+        return paths
 
 
 def _check_judged(run: RunDirectory, inputs: Mapping[str, Any]) -> None:
@@ -277,60 +320,6 @@ def trained_template(data: DataOptions) -> Template:
             f"data.mixture: its data sets have different templates ({', '.join(templates)}); set answers.template"
         )
     return next(iter(templates))
-
-
-def continue_prefixes(
-    config: ExperimentConfig, run: RunDirectory, prefixes: PrefixSet | None = None
-) -> dict[str, Path]:
-    """Every system of the run, and each one's control, continues the config's prefixes; one engine serves all.
-
-    Args:
-        prefixes: those of the config; None: they are read.
-
-    Returns:
-        The file of each one's continuations, see `read_continuations`.
-
-    Raises:
-        InputError: a system that is not trained yet, a prefix that does not fit the context.
-    """
-    options, model = config.continuations, config.model
-    assert options
-    engine, temperature = options.generation.engine, options.generation.temperature
-    folders = system_folders(config.systems, run)
-    systems = {name: (folder, temperature) for name, folder in folders.items()}
-    for name, control in match_temperatures(config, run, predictors(config, run)).items():
-        systems[name] = folders[control.mle], control.temperature
-    prefixes = prefixes or config_prefixes(model, options)
-    paths = {name: run.continuations / f"{name}.json" for name in systems}
-    inputs: dict[str, dict[str, Any]] = {}
-    pending = {}
-    for name, (folder, at) in systems.items():
-        inputs[name] = {
-            "options": config.continued_with(),
-            "weights": weights_identity(model, run, folder, engine),
-            "temperature": at,
-            "prefixes": prefixes.sha256,
-        }
-        if not (run.is_done(f"continuations/{name}", inputs[name]) and paths[name].is_file()):
-            pending[name] = folder, at
-    made_with = {
-        **options.model_dump(mode="json"),
-        "corpus": prefixes.name,
-        "prefixes": len(prefixes.prefixes),
-        "counts": prefixes.counts,
-        "cut": prefixes.cut.model_dump(mode="json"),
-        "model": model.model_dump(mode="json"),
-    }
-    stats: dict[str, ReplyStats] = {}
-    for name, (_, at) in pending.items():
-        with run.step(f"continuations/{name}", inputs[name], config=made_with) as result:
-            if not stats:  # all are asked together, which takes the time of the first step
-                stats = continue_texts(model, pending, prefixes, options, run.continuations, config.cluster)
-            result |= {**stats[name].record(), "temperature": at, "sha256": sha256_of(paths[name])}
-    for name, counts in stats.items():
-        if counts.empty:
-            say(f"note      {name}: {counts.empty:,} of {counts.n:,} continuations are empty")
-    return paths
 
 
 def _check_engine(section: str, generation: EngineConfig, model: ModelOptions, dora: bool) -> None:

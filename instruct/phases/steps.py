@@ -31,7 +31,7 @@ class Step:
 
     name: ClassVar[str]
     config: ExperimentConfig
-    mode: JudgingMode
+    mode: JudgingMode = JudgingMode()
 
     def inputs(self, run: RunDirectory) -> Iterator[tuple[str, dict[str, Any]]]:
         """By the name of each record that the step makes in a run, the part of its inputs that the config has."""

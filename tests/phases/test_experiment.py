@@ -9,7 +9,7 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.config import ExperimentConfig, make_config
-from instruct.phases.answer import answer_prompts
+from instruct.phases.answer import Answering
 from instruct.phases.experiment import open_run, run_experiment, run_phases
 from instruct.phases.train import record_overlap
 from instruct.reporting.provenance import config_summary
@@ -73,7 +73,7 @@ def test_rows_are_tokenized_once_and_every_step_records_its_configuration(config
     # What a verb overrides is recorded with the step; the run's own config stays as it was.
     options = config.answers.generation.model_copy(update={"max_new_tokens": 3})
     changed = config.answers.model_copy(update={"limit": 1, "generation": options})
-    answer_prompts(config.model_copy(update={"answers": changed}), run)
+    Answering(config.model_copy(update={"answers": changed})).generate(run)
     answered = run.manifest()["steps"]["answers"]["config"]
     assert (answered["prompts"], answered["generation"]["max_new_tokens"]) == (1, 3)
     assert run.config()["answers"]["limit"] == 2
@@ -109,7 +109,7 @@ def test_answers_that_are_replaced_are_kept(config, printed, tmp_path):
     other = config.model_copy(deep=True)
     other.answers.files = ["mine.txt"]
     printed.readouterr()
-    answer_prompts(other, run)
+    Answering(other).generate(run)
     assert printed.readouterr().out.count("kept      runs/tiny/outputs/earlier/") == 3
     kept = {path.stem.rpartition("-")[0]: path.read_bytes() for path in (run.outputs / "earlier").iterdir()}
     assert kept == before

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.config import make_config
-from instruct.phases.answer import answer_prompts
+from instruct.phases.answer import Answering
 from instruct.run.directory import RunDirectory
 from instruct.training.rows import load_training_rows
 
@@ -40,7 +40,7 @@ def asked(tmp_path: Path, fake_server, monkeypatch: pytest.MonkeyPatch):
     def ask(config, run) -> str:
         config.answers.files, config.answers.generation.engine = [str(prompts)], "server"
         config.answers.generation.base_url = url
-        answer_prompts(config, run)
+        Answering(config).generate(run)
         sent = requests()[-1]  # after the check of the weights
         assert sent["path"] == "/v1/completions"
         return AutoTokenizer.from_pretrained(run.adapters / "emo").decode(sent["body"]["prompt"])

@@ -15,7 +15,7 @@ from train_configs import have_the_same_weights, tiny_config, train, write_rows
 from train_configs import interrupted as interrupted_training
 
 from instruct.base.errors import InputError
-from instruct.phases.answer import generate
+from instruct.phases.answer import Answering
 from instruct.reporting.read import training_logs
 from instruct.training import checkpoints
 from instruct.training.checkpoints import last_complete_checkpoint, record_hashes
@@ -146,9 +146,13 @@ def test_every_file_of_a_training_is_checked_but_its_card_which_people_may_chang
             check_weights(run, "emo")
         weights.write_bytes(trained)
     overwrite(weights)
-    for refused in (partial(train, run.folder), partial(generate, run=run), partial(merge_adapter, run=run)):
+    for refused in (
+        partial(train, run.folder, config),
+        partial(Answering(config).generate, run),
+        partial(merge_adapter, config, run),
+    ):
         with pytest.raises(InputError, match=r"adapter_model\.safetensors: was modified"):
-            refused(config=config)
+            refused()
     weights.write_bytes(trained)
     settings.write_text(text.replace('"lora_alpha": ', '"lora_alpha": 9'))  # it answers otherwise, but loads
     with pytest.raises(InputError, match=r"emo/adapter_config\.json: was modified after training"):
