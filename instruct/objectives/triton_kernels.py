@@ -78,19 +78,18 @@ class RawStatistics:
 
 
 class CostRows(NamedTuple):
-    """The transport costs of some tokens.
+    """The transport costs of some tokens: max(0, 1 - rows * inverse_norm).
 
     Args:
-        rows: (distinct, vocab), float32, bfloat16 or float16, the cost rows of the distinct labels; the (finite) entry
-            at the label is ignored.
+        rows: (distinct, vocab), float32, bfloat16 or float16, dot products of each distinct label's unit row with every
+            token's row; the (finite) entry at the label is ignored.
         row_of: (tokens,) int64, each token's row.
-        inverse_norm: (vocab, or that rounded up to a multiple of GPU_STRIDE), if the rows are dot products p of a
-            label's unit row with every token's row: the cost is then max(0, 1 - p * inverse_norm).
+        inverse_norm: (vocab, or that rounded up to a multiple of GPU_STRIDE), of every token's row.
     """
 
     rows: Tensor
     row_of: Tensor
-    inverse_norm: Tensor | None = None
+    inverse_norm: Tensor
 
 
 NO_COSTS = (None, None, None)
@@ -182,9 +181,7 @@ def _row_shape(logits: Tensor, costs: CostRows | None, width: int) -> tuple[int,
     """
     vocabulary, strides = logits.shape[1], [logits.stride(0)]
     if costs is not None:
-        strides.append(costs.rows.stride(0))
-        if costs.inverse_norm is not None:
-            strides.append(len(costs.inverse_norm))
+        strides += [costs.rows.stride(0), len(costs.inverse_norm)]
     width = math.gcd(width, *strides)
     return width, {
         "VOCABULARY": vocabulary,
@@ -226,12 +223,10 @@ def _log1p(x: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def _costs(cost_rows: tl.tensor, inverse_norm: tl.tensor, columns: tl.tensor, readable: tl.tensor) -> tl.tensor:
-    """float32 costs: as they are, or from dot products."""
-    costs = tl.load(cost_rows + columns, mask=readable, other=0.0).to(tl.float32)
-    if inverse_norm is not None:
-        norms = tl.load(inverse_norm + columns, mask=readable, other=0.0).to(tl.float32)
-        costs = tl.maximum(1 - costs * norms, 0.0, propagate_nan=tl.PropagateNan.ALL)
-    return costs
+    """float32 costs, see CostRows."""
+    dots = tl.load(cost_rows + columns, mask=readable, other=0.0).to(tl.float32)
+    norms = tl.load(inverse_norm + columns, mask=readable, other=0.0).to(tl.float32)
+    return tl.maximum(1 - dots * norms, 0.0, propagate_nan=tl.PropagateNan.ALL)
 
 
 # The alignment of these two depends on the number of tokens and does not matter: one number per row is read.
@@ -467,7 +462,7 @@ class TritonWeigher:
         in_units = like.dtype == torch.float16 and work.wants_grad
         self.unit = torch.empty(tokens, device=like.device) if in_units else None
         self.terms = list(objective.weigh(made_up_tokens(objective)).terms) if work.wants_grad else []
-        self.inverse_norm: Tensor | None = None
+        self.inverse_norm: Any = None
         self.buffer: Any = None
         self.cost_rows: Any = None
         if cost is not None:
