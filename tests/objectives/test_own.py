@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.nn import CrossEntropyLoss
 from torch.nn.functional import cross_entropy
 
 from instruct import EMOConfig
@@ -67,7 +66,6 @@ class Called:
         (sharpened, {"temperature": 2.0}, 2.0),
         (lambda logits, labels: cross_entropy(logits, labels, reduction="none"), None, 1.0),
         (cross_entropy, {"reduction": "none"}, 1.0),
-        (CrossEntropyLoss(reduction="none"), None, 1.0),
         (Called, {"temperature": 2.0}, 2.0),
         (Called(2.0), None, 2.0),
         (MLE, None, 1.0),
@@ -92,7 +90,6 @@ RIGHT = r'.*; write `def my_loss\(logits, labels\): return .*cross_entropy\(logi
     [
         (trl_loss, None, f"'Tensor' object has no attribute 'logits'{RIGHT}"),
         (lambda outputs, labels, num_items_in_batch: 0, None, f"missing a required argument: 'num_items_in_b{RIGHT}"),
-        (lambda loss: loss, None, f"too many positional arguments{RIGHT}"),
         (3, None, f"3 is not a callable object{RIGHT}"),
         (sharpened, {"beta": 1}, "got an unexpected keyword argument 'beta'; correct objective_args$"),
         (cross_entropy, None, r"loss has the shape \(\); return one number per token, without a mean"),
@@ -123,7 +120,6 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
         ("class Mine:\n    needs = ('entropie',)\n    weigh = None", "needs entropie; statistics are cost, "),
         (f"{WEIGH}return Weighting(a=token.ce, h=token.ce, value=token.ce)", "add entropy to `needs`"),
         ("class Other: pass", "has no Mine; name what it defines"),
-        ("class Mine: pass", "is not a callable object; write `def my_loss(logits, labels): return "),
         ("class Mine:\n    weigh = None", "has no needs; "),
         (None, "mine.py: no such file; give the path of a Python file"),
         ("import absent_package", "ModuleNotFoundError: No module named 'absent_package'; correct "),
@@ -131,7 +127,6 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
         (f"{WEIGH}return token.nothing", "weigh fails on made-up tokens: AttributeError: "),
         (f"{WEIGH}return Weighting(a=token.ce.mean(), value=token.ce)", "a has the shape (); return one number per"),
         (f"{WEIGH}return Weighting(a=token.q_target.log(), value=token.ce)", "a is not finite for some tokens"),
-        (f"{WEIGH}return Weighting(a=token.ce, b=token.ce, value=token.ce)", "add cost to `needs`"),
         (
             f"{WEIGH}return Weighting(a=torch.ones_like(token.ce), value=token.ce - 0.1 * token.q_target)",
             "ce changes the value by more or less than its weight; statistics are detached",
@@ -143,40 +138,21 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
             "cost changes the value but no weight",
         ),
         (
-            f"{WEIGH}a = torch.ones_like(token.ce)\n        "
-            "return Weighting(a=a, h=0.2 * a, value=token.ce - 0.2 * token.entropy)",
-            "entropy changes the value by more or less than its weight",
-        ),
-        (
             f"{WEIGH}return Weighting(a=token.q_target / token.q_target.mean(), value=token.ce)",
             "a token's weight a changes with the other tokens",
         ),
-        (
-            f"{WEIGH}return Weighting(a=token.ce, value=token.ce + token.ce.mean())",
-            "a token's value changes with the other tokens",
-        ),
-        (f"{WEIGH}return Weighting(a=token.ce, value=token.ce.clamp_(max=1))", "ce is changed in place"),
         (f"{WEIGH}return Weighting(a=token.ce, value=token.ce.clamp_(max=1e9))", "ce is changed in place"),
         (f"{WEIGH}token.q_target.data[0] = 0.5; return Weighting(token.ce, token.ce)", "q_target is changed in place"),
-        (f"{LOSSES}labels[0] = 1; return logits.mean(-1)", "labels is changed in place"),
         ("class Mine:\n    needs = ('entropy')\n    weigh = None", "needs is a text; write needs = (\"entropy\",)"),
         ("class Mine:\n    needs, reference = (), 'gpt2'\n    weigh = None", 'gpt2; the only one is "base"'),
         ("class Mine:\n    needs = ('ref_ce',)\n    weigh = None", 'the model before training; set reference = "base"'),
-        (
-            f"{LOSSES}ce = torch.nn.functional.cross_entropy(logits, labels, reduction='none')\n"
-            "    return ce / torch.arange(1, len(ce) + 1)",
-            "a token's loss changes with the other tokens",
-        ),
         (
             f"{LOSSES}best = logits.max(-1).values; return (best - logits.gather(1, labels[:, None])[:, 0]).sqrt()",
             "the gradient of the loss is not finite for some logits",
         ),
         ("class Mine:\n    def __init__(self, beta): pass", "argument: 'beta'; correct objective_args"),
-        ("class Mine:\n    def __init__(self): raise RuntimeError('no')", "RuntimeError: no; correct objective_args"),
         ("raise SystemExit(0)", "SystemExit: 0; correct "),
-        (f"{WEIGH}raise SystemExit(0)", "weigh fails on made-up tokens: SystemExit: 0"),
         (f"{LOSSES}return logits.detach().mean(-1)", "the loss has no gradient to the logits; detach weights alone"),
-        (f"{LOSSES}return logits.log().mean(-1)", "loss is not finite for some tokens"),
         (f"{LOSSES}return logit", "fails on made-up logits: NameError: name 'logit' is not defined"),
     ],
 )  # fmt: skip
