@@ -12,10 +12,10 @@ with its agreement in the card; `instruct judge RUN --judge NAME` asks it.
 
 from __future__ import annotations
 
+import argparse
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,42 +44,6 @@ from instruct.validation.published import Verdicts, write_verdicts
 from instruct.validation.validate import validate
 
 
-@dataclass(frozen=True)
-class RewardTraining:
-    """Hyperparameters of `trl.RewardTrainer`; `rank` is LoRA's. A pair with a longer text is left out."""
-
-    epochs: float = 1.0
-    learning_rate: float = 1e-4
-    batch_size: int = 8
-    max_length: int = 2048
-    rank: int = 16
-
-
-@dataclass(frozen=True)
-class JudgeTraining:
-    """What to train a judge from.
-
-    Attributes:
-        labels: a known set of human labels, a card (.yaml), or a file of labeled pairs.
-        name: of the judge; it is written to judges/NAME.
-        model: the language model whose states are scored, or the model to fine-tune.
-        against: sets to measure the judge on; () holds out a fifth of the labels' instructions.
-        licence: of the judge; None: that of the set's card.
-        whole_model: fine-tune the model as a reward model (LoRA) in place of training a head.
-        seed: of the held-out instructions, and of fine-tuning.
-        layers: candidates for the layer that a head reads.
-    """
-
-    labels: str
-    name: str
-    model: str = EMBEDDED_MODEL
-    against: tuple[str, ...] = ()
-    licence: str | None = None
-    whole_model: RewardTraining | None = None
-    seed: int = 0
-    layers: tuple[int, ...] = LAYERS
-
-
 def main() -> None:
     parser = RecipeParser(__doc__)
     add = parser.add_argument
@@ -95,47 +59,38 @@ def main() -> None:
     add("--batch-size", type=int, default=8, help="pairs per step of --whole-model (default: 8)")
     add("--max-length", type=int, default=2048, help="tokens in a text of --whole-model (default: 2048)")
     flags = parser.parse_args()
-    whole = RewardTraining(flags.epochs, flags.learning_rate, flags.batch_size, flags.max_length)
-    folder = train_judge(
-        JudgeTraining(
-            flags.labels,
-            flags.name,
-            flags.model,
-            tuple(flags.against),
-            flags.licence,
-            whole if flags.whole_model else None,
-            flags.seed,
-        )
-    )
-    say(f"wrote {folder}")
 
-
-def train_judge(training: JudgeTraining) -> Path:
-    """Train, write judges/NAME, measure, and put the agreement into its card; prints what it does.
-
-    Raises:
-        InputError: unusable labels or model, or a folder that exists.
-    """
-    folder = Path("judges") / training.name
-    if Path(training.name).name != training.name or folder.exists():
+    # Load.
+    folder = Path("judges") / flags.name
+    if Path(flags.name).name != flags.name or folder.exists():
         raise InputError(f"{folder}: exists or is no folder name; choose another --name")
-    human = load_human_set(training.labels)
-    sets = {against: load_human_set(against) for against in training.against}  # a wrong name is refused at once
-    licence = training.licence or _licence(training.labels)
-    train, held_out = (human, None) if sets else split_by_instruction(human, training.seed)
+    human = load_human_set(flags.labels)
+    sets = {against: load_human_set(against) for against in flags.against}  # a wrong name is refused at once
+    if flags.licence is None and Path(flags.labels).suffix.lower() in FILE_TYPES:
+        raise InputError(
+            f"{flags.labels}: states no license; say with --licence under which terms the judge may be used"
+        )
+    licence = flags.licence or load_human_card(flags.labels).licence
+    train, held_out = (human, None) if sets else split_by_instruction(human, flags.seed)
     left_out = f", {len(held_out.pairs)} held out" if held_out else ""
     say(f"training on {len(train.pairs)} pairs of {human.name}{left_out}")
-    about = {"name": training.name, "description": "", "licence": licence}
-    if training.whole_model:
-        about |= {"description": f"a reward model of {training.model}, trained on human labels ({human.name})"}
-        folder.mkdir(parents=True)
-        model = train_reward_model(training.model, train.pairs, folder / "model", training.whole_model, training.seed)
-        write_training_pairs(folder, train.pairs)
-        _write_card(folder, {**about, "model": str(model.resolve()), "context_length": training.whole_model.max_length})
+
+    # Train.
+    about = {"name": flags.name, "licence": licence}
+    if flags.whole_model:
+        train_reward_model(flags, train, folder, about)
     else:
-        _train_head(training, folder, train, about)
+        train_score_head(flags.model, train, folder, about)
+
+    # Measure.
     if held_out:
-        sets = {str(_write_pairs(folder / "held_out.jsonl", held_out.pairs)): held_out}
+        rows = [
+            pair.prompt.row("", "") | {"response1": pair.first, "response2": pair.second, "label": pair.label}
+            for pair in held_out.pairs
+        ]
+        file = folder / "held_out.jsonl"
+        write_atomically(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        sets = {str(file): held_out}
     for against, measured in sets.items():
         enough = len(measured.pairs) >= LEAST_PAIRS
         options = JudgeOptions(card=str(folder), engine="transformers")
@@ -143,11 +98,11 @@ def train_judge(training: JudgeTraining) -> Path:
         say(text if enough else f"{text}\nnot in the card, which takes {LEAST_PAIRS} pairs: label more\n")
         if stopped:
             raise stopped
-    return folder
+    say(f"wrote {folder}")
 
 
-def split_by_instruction(human: HumanSet, seed: int, share: float = 0.2) -> tuple[HumanSet, HumanSet]:
-    """The set without and with a seeded share of its instructions.
+def split_by_instruction(human: HumanSet, seed: int) -> tuple[HumanSet, HumanSet]:
+    """The set without and with a seeded fifth of its instructions.
 
     Raises:
         InputError: fewer than five different instructions.
@@ -159,17 +114,16 @@ def split_by_instruction(human: HumanSet, seed: int, share: float = 0.2) -> tupl
             "another set with --against"
         )
     order = np.random.default_rng(seed).permutation(len(instructions))
-    out = {instructions[place] for place in order[: max(1, round(share * len(instructions)))]}
+    out = {instructions[place] for place in order[: max(1, round(0.2 * len(instructions)))]}
     parts = ([p for p in human.pairs if (p.prompt.whole in out) == held] for held in (False, True))
     train, held_out = (replace(human, pairs=pairs) for pairs in parts)
     return train, held_out
 
 
-def _train_head(training: JudgeTraining, folder: Path, train: HumanSet, about: dict[str, str]) -> None:
+def train_score_head(model: str, train: HumanSet, folder: Path, about: dict[str, str]) -> None:
     """Write a trained head, its card, and the verdicts of cross-validation on the training set."""
-    options = EngineOptions(f"judge {training.name}", training.model, Decoding(), 8192, reward=True)
-    reading = HeadReading(training.layers)
-    engine = StatesEngine(options, reading)
+    reading = HeadReading(LAYERS)
+    engine = StatesEngine(EngineOptions(f"judge {folder.name}", model, Decoding(), 8192, reward=True), reading)
     try:
         trained = train_head(read_features(engine, train.pairs), reading)
     finally:
@@ -178,8 +132,8 @@ def _train_head(training: JudgeTraining, folder: Path, train: HumanSet, about: d
     trained.head.save(folder / "head.safetensors")
     write_training_pairs(folder, train.pairs)
     card = about | {
-        "description": f"a linear head on the states of {training.model}, trained on human labels ({train.name})",
-        "model": training.model,
+        "description": f"a linear head on the states of {model}, trained on human labels ({train.name})",
+        "model": model,
         "head": "head.safetensors",
         "context_length": 512,
         "verdict": {"tie_margin": round(trained.tie_margin, 6)},
@@ -215,13 +169,11 @@ def _write_training_agreement(folder: Path, train: HumanSet, verdicts: list[str]
     write_human_agreement(folder / "judge.yaml", train.name, card_figures(agreement, card, about))
 
 
-def train_reward_model(
-    model: str, pairs: Sequence[HumanPair], folder: Path, training: RewardTraining, seed: int = 0
-) -> Path:
-    """The folder with the fine-tuned model, its adapter merged. Ties are not trained on.
+def train_reward_model(flags: argparse.Namespace, train: HumanSet, folder: Path, about: dict[str, str]) -> None:
+    """Write a fine-tuned model, its adapter merged, and its card. Ties are not trained on.
 
     Raises:
-        InputError: no pair has a winner, the model cannot be loaded, or its tokenizer has no chat template.
+        InputError: the model cannot be loaded, or its tokenizer has no chat template.
     """
     import torch
     from datasets import Dataset
@@ -231,31 +183,28 @@ def train_reward_model(
 
     from instruct.training.callbacks import steps_shown
 
-    rows = [_preference(pair) for pair in pairs if pair.label != "tie"]
-    if not rows:
-        raise InputError("the labels have no pair with a winner; a reward model needs some")
+    rows = [_preference(pair) for pair in train.pairs if pair.label != "tie"]
     cuda = torch.cuda.is_available()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model_path(model))
-        torch.manual_seed(seed)
-        network = load_network(model_path(model), head="score", new_head=[], num_labels=1, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(model_path(flags.model))
+        torch.manual_seed(flags.seed)
+        network = load_network(model_path(flags.model), head="score", new_head=[], num_labels=1, dtype=torch.float32)
     except (OSError, ValueError) as error:
-        raise unreadable(model, error) from error
+        raise unreadable(flags.model, error) from error
     if not tokenizer.chat_template:
-        raise InputError(f"{model}: the tokenizer has no chat template; choose a chat model")
+        raise InputError(f"{flags.model}: the tokenizer has no chat template; choose a chat model")
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     network.config.pad_token_id = tokenizer.pad_token_id
-    size = {"r": training.rank, "lora_alpha": 2 * training.rank}
-    lora = LoraConfig(task_type="SEQ_CLS", target_modules="all-linear", modules_to_save=["score"], **size)
+    lora = LoraConfig(task_type="SEQ_CLS", target_modules="all-linear", modules_to_save=["score"], r=16, lora_alpha=32)
     with tempfile.TemporaryDirectory() as scratch:
         arguments = RewardConfig(
             output_dir=scratch,
-            num_train_epochs=training.epochs,
-            learning_rate=training.learning_rate,
-            per_device_train_batch_size=training.batch_size,
-            max_length=training.max_length,
-            seed=seed,
+            num_train_epochs=flags.epochs,
+            learning_rate=flags.learning_rate,
+            per_device_train_batch_size=flags.batch_size,
+            max_length=flags.max_length,
+            seed=flags.seed,
             bf16=cuda and torch.cuda.is_bf16_supported(),
             use_cpu=not cuda,
             report_to="none",
@@ -266,13 +215,20 @@ def train_reward_model(
             network, arguments, train_dataset=Dataset.from_list(rows), processing_class=tokenizer, peft_config=lora
         )
         if left := len(rows) - len(trainer.train_dataset):
-            say(f"{left} of {len(rows)} pairs have a text of more than {training.max_length} tokens and are left out")
-        with steps_shown(trainer, folder.parent.name):
+            say(f"{left} of {len(rows)} pairs have a text of more than {flags.max_length} tokens and are left out")
+        with steps_shown(trainer, folder.name):
             trainer.train()
         merged = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
-    merged.to(torch.bfloat16).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    saved = folder / "model"
+    merged.to(torch.bfloat16).save_pretrained(saved)
+    tokenizer.save_pretrained(saved)
+    write_training_pairs(folder, train.pairs)
+    card = about | {
+        "description": f"a reward model of {flags.model}, trained on human labels ({train.name})",
+        "model": str(saved.resolve()),
+        "context_length": flags.max_length,
+    }
+    _write_card(folder, card)
 
 
 def _preference(pair: HumanPair) -> dict[str, list[dict[str, str]]]:
@@ -283,26 +239,9 @@ def _preference(pair: HumanPair) -> dict[str, list[dict[str, str]]]:
 
 
 def _write_card(folder: Path, fields: dict[str, object]) -> None:
-    order = ("name", "description", "model", "head", "protocol", "verdict", "order_policy", "leading_policy")
-    fields = {**fields, "protocol": "reward", "order_policy": "one", "leading_policy": "single", "trained_on": FILE}
-    listed = {name: fields[name] for name in (*order, *fields) if name in fields}
-    text = yaml.safe_dump(listed, sort_keys=False, allow_unicode=True, width=120)
+    asked = {"protocol": "reward", "order_policy": "one", "leading_policy": "single", "trained_on": FILE}
+    text = yaml.safe_dump({**fields, **asked}, sort_keys=False, allow_unicode=True, width=120)
     write_atomically(folder / "judge.yaml", text)
-
-
-def _write_pairs(path: Path, pairs: Iterable[HumanPair]) -> Path:
-    rows = [
-        pair.prompt.row("", "") | {"response1": pair.first, "response2": pair.second, "label": pair.label}
-        for pair in pairs
-    ]
-    write_atomically(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    return path
-
-
-def _licence(labels: str) -> str:
-    if Path(labels).suffix.lower() in FILE_TYPES:
-        raise InputError(f"{labels}: states no license; say with --licence under which terms the judge may be used")
-    return load_human_card(labels).licence
 
 
 if __name__ == "__main__":

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from train_judge import JudgeTraining, RewardTraining, main, split_by_instruction, train_judge
+from train_judge import main, split_by_instruction
 from train_judge_head import LabeledFeatures, best_margin, train_head, verdicts_of
 
 from instruct.base.errors import InputError
@@ -117,12 +116,22 @@ def work(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def training(model: Path, **more: Any) -> JudgeTraining:
-    return JudgeTraining("mine.jsonl", "mine", str(model), licence="our own", layers=(1, 2), **more)
+@pytest.fixture
+def train_judge(work, tiny_model_folder, monkeypatch):
+    """Trains judges/mine with more flags."""
+
+    def train(*flags: str) -> Path:
+        labels = ["--labels", "mine.jsonl", "--name", "mine", "--licence", "our own"]
+        monkeypatch.setattr(sys, "argv", ["train_judge.py", *labels, "--model", str(tiny_model_folder), *flags])
+        monkeypatch.setattr("train_judge.LAYERS", (1, 2))
+        main()
+        return work / "judges" / "mine"
+
+    return train
 
 
-def test_a_head_is_trained_on_ones_own_labels_and_measured_on_held_out_ones(work, tiny_model_folder, printed):
-    folder = train_judge(training(tiny_model_folder))
+def test_a_head_is_trained_on_ones_own_labels_and_measured_on_held_out_ones(train_judge, printed):
+    folder = train_judge()
     card = load_judge_card(str(folder))
     assert (card.protocol, card.licence, card.context_length) == ("reward", "our own", 512)
     held_out = load_human_set(str(folder / "held_out.jsonl")).pairs
@@ -143,12 +152,11 @@ def test_a_head_is_trained_on_ones_own_labels_and_measured_on_held_out_ones(work
     assert trained_on(card, held_out) == 0
     assert (folder / "head.safetensors").stat().st_size < 4096
     with pytest.raises(InputError, match=r"judges/mine: exists or is no folder name; choose another --name"):
-        train_judge(training(tiny_model_folder))
+        train_judge()
 
 
-def test_a_whole_model_is_trained_by_trl_and_judges(work, tiny_model_folder):
-    whole = RewardTraining(epochs=1, learning_rate=1e-3, batch_size=8, max_length=512, rank=2)
-    folder = train_judge(training(tiny_model_folder, whole_model=whole))
+def test_a_whole_model_is_trained_by_trl_and_judges(train_judge):
+    folder = train_judge("--whole-model", "--learning-rate", "1e-3", "--max-length", "512")
     card = load_judge_card(str(folder))
     assert card.model == str((folder / "model").resolve())
     assert card.head is None
@@ -158,9 +166,9 @@ def test_a_whole_model_is_trained_by_trl_and_judges(work, tiny_model_folder):
     assert not (folder / "model" / "adapter_config.json").exists()
 
 
-def test_few_pairs_held_out_are_measured_and_not_in_the_card(work, tiny_model_folder, monkeypatch, printed):
+def test_few_pairs_held_out_are_measured_and_not_in_the_card(train_judge, monkeypatch, printed):
     monkeypatch.setattr("train_judge.LEAST_PAIRS", 100)
-    folder = train_judge(training(tiny_model_folder))
+    folder = train_judge()
     assert list(load_judge_card(str(folder)).human_agreement) == ["mine"]
     assert "not in the card, which takes 100 pairs: label more" in printed.readouterr().out
 
