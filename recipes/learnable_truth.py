@@ -19,19 +19,16 @@ Results go to runs/NAME: results.json and report.md. A finished training is not 
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import multiprocessing
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from study import RecipeParser, markdown, run_recipe
+from study import RecipeParser, markdown, run_recipe, write_table
 
 from instruct.analysis.inference import Estimate, student
 from instruct.base.files import write_atomically
@@ -52,7 +49,7 @@ TEMPERATURES = (0.7, 0.85, 1.0, 1.2, 1.4)
 RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 STATES, VOCABULARY, WIDTH, LENGTH = 12, 256, 16, 32
 HELD_OUT = (300, 500)  # sequences: to choose by, to test on
-FIGURES = ("jensen_shannon", "forward_cross_entropy", "reverse_cross_entropy", "total_variation", "entropy")
+FIGURES = ("jensen_shannon", "forward_cross_entropy", "reverse_cross_entropy", "entropy")
 PRIMARY = "jensen_shannon"  # nats
 
 
@@ -113,41 +110,66 @@ class Data(NamedTuple):
         return Data(*(truth.sample(count, generator) for count in (sequences, *HELD_OUT)))
 
 
-class Training(NamedTuple):
-    """What one process does."""
+def main() -> None:
+    parser = RecipeParser(__doc__)
+    add = parser.add_argument
+    add("--name", default="learnable_truth", help="results go to runs/NAME (default: learnable_truth)")
+    add("--seeds", type=int, default=10, help="truths, each with its data and weights (default: 10)")
+    add("--sequences", type=int, default=2000, help="of 32 tokens to train on (default: 2,000)")
+    add("--epochs", type=int, default=20, help="at most (default: 20)")
+    add("--dry-run", action="store_true", help="print the plan and stop")
+    arguments = parser.parse_args()
+    folder = Path("runs") / arguments.name
+    trainings = len(SYSTEMS) * (len(RATES) + arguments.seeds)
+    say(f"plan      {len(SYSTEMS)} systems, {arguments.seeds} truths, {trainings} trainings; to {folder}")
+    if arguments.dry_run:
+        return
+    path = folder / "results.json"
+    rows: list[dict[str, Any]] = json.loads(path.read_text()) if path.is_file() else []
 
-    system: str
-    seed: int
-    rate: float
-    sequences: int
-    epochs: int
-    device: str
+    def finish(system: str, seed: int, rate: float) -> None:
+        """Train what is not in results.json yet."""
+        if (system, seed, rate) in [(row["system"], row["seed"], row["rate"]) for row in rows]:
+            return
+        trained = train(system, seed, rate, arguments.sequences, arguments.epochs)
+        rows.append({"system": system, "seed": seed, "rate": rate, **trained})
+        write_atomically(path, json.dumps(rows, indent=1) + "\n")
+        figures = f"epoch {trained['epoch']:2}  Jensen-Shannon {at_best(trained, PRIMARY):.4f}"
+        say(f"{system:10} seed {seed:2}  rate {rate:g}  {figures}")
+
+    for system, rate in itertools.product(SYSTEMS, RATES):
+        finish(system, 0, rate)
+    chosen = best_rates(rows)
+    for seed, system in itertools.product(range(1, arguments.seeds + 1), SYSTEMS):
+        finish(system, seed, chosen[system])
+    write_table(folder / "report.md", report(rows, arguments.sequences))
 
 
-def train(training: Training) -> dict[str, Any]:
+def train(system: str, seed: int, rate: float, sequences: int, epochs: int) -> dict[str, Any]:
     """Train a model; the curves of its best epoch over TEMPERATURES, of the sequences to choose by and of the test."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.set_num_threads(1)
-    truth = Truth.draw(training.seed)
-    data = Data.draw(truth, training.seed, training.sequences)
-    name, arguments = SYSTEMS[training.system]
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    truth = Truth.draw(seed)
+    data = Data.draw(truth, seed, sequences)
+    name, arguments = SYSTEMS[system]
     objective = objective_of(name, arguments)
-    vectors = truth.vectors.float().to(training.device)
+    vectors = truth.vectors.float().to(device)
     cost = EnergyTable(vectors, WIDTH) if name == "energy" else CosineCost(vectors) if name == "emo" else None
-    torch.manual_seed(training.seed)
+    torch.manual_seed(seed)
     shape = {"hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
     model = LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=LENGTH, **shape))
-    model.to(training.device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=training.rate, weight_decay=0.01)
-    rows = data.train[: len(data.train) // 2] if training.system == "mle_half" else data.train
-    order = torch.Generator().manual_seed(training.seed)
+    model.to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
+    rows = data.train[: len(data.train) // 2] if system == "mle_half" else data.train
+    order = torch.Generator().manual_seed(seed)
     exact = truth.log_probabilities(data.choose)
     best: dict[str, Any] = {}
     weights: dict[str, torch.Tensor] = {}
-    for epoch in range(1, training.epochs + 1):
+    for epoch in range(1, epochs + 1):
         for batch in rows[torch.randperm(len(rows), generator=order)].split(32):
-            hidden = model.model(batch[:, :-1].to(training.device)).last_hidden_state.flatten(0, 1)
+            hidden = model.model(batch[:, :-1].to(device)).last_hidden_state.flatten(0, 1)
             loss, _ = linear_objective_loss(hidden, model.lm_head.weight, batch[:, 1:].flatten(), objective, cost)
             optimizer.zero_grad()
             loss.backward()
@@ -157,8 +179,7 @@ def train(training: Training) -> dict[str, Any]:
             best = {"epoch": epoch, "choose": choose}
             weights = {name: value.clone() for name, value in model.state_dict().items()}
     model.load_state_dict(weights)
-    best["test"] = distances(truth.log_probabilities(data.test), predict(model, data.test))
-    return {"system": training.system, "seed": training.seed, "rate": training.rate, **best}
+    return {**best, "test": distances(truth.log_probabilities(data.test), predict(model, data.test))}
 
 
 def frequencies(seed: int, sequences: int) -> float:
@@ -191,38 +212,6 @@ def distances(
     return curves
 
 
-def train_all(trainings: list[Training], jobs: int) -> Iterator[dict[str, Any]]:
-    """The rows of trainings, each as soon as it is finished."""
-    if jobs == 1:
-        yield from map(train, trainings)
-        return
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(train, training) for training in trainings]):
-            yield future.result()
-
-
-def run(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
-    """Train what is not in results.json yet: with seed 0 at every rate, then with the other seeds at the best one."""
-    path = folder / "results.json"
-    rows: list[dict[str, Any]] = json.loads(path.read_text()) if path.is_file() else []
-    rest = (arguments.sequences, arguments.epochs, arguments.device)
-
-    def finish(cells: Iterable[tuple[str, int, float]]) -> None:
-        done = {(row["system"], row["seed"], row["rate"]) for row in rows}
-        for row in train_all([Training(*cell, *rest) for cell in cells if cell not in done], arguments.jobs):
-            rows.append(row)
-            write_atomically(path, json.dumps(rows, indent=1) + "\n")
-            say(
-                f"{row['system']:10} seed {row['seed']:2}  rate {row['rate']:g}  epoch {row['epoch']:2}  "
-                f"Jensen-Shannon {at_best(row, PRIMARY):.4f}",
-            )
-
-    finish((system, 0, rate) for system in SYSTEMS for rate in RATES)
-    chosen = best_rates(rows)
-    finish((system, seed, chosen[system]) for seed in range(1, arguments.seeds + 1) for system in SYSTEMS)
-    return rows
-
-
 def best_rates(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Of each system, with seed 0, by PRIMARY on the sequences to choose by."""
     tried = {system: [row for row in rows if (row["system"], row["seed"]) == (system, 0)] for system in SYSTEMS}
@@ -242,41 +231,15 @@ OUTCOMES = {
 }
 
 
-def number(p: float | None) -> str:
-    return "" if p is None else f"{p:.2g}"
-
-
-def report_text(rows: list[dict[str, Any]], sequences: int) -> str:
+def report(rows: list[dict[str, Any]], sequences: int) -> list[str]:
     """Means over seeds, and each system's differences from MLE, paired by seed."""
     chosen = best_rates(rows)
     of = {system: {row["seed"]: row for row in rows if row["system"] == system and row["seed"]} for system in SYSTEMS}
     floor = statistics.mean(frequencies(seed, sequences) for seed in of["mle"])
-    lines = [
-        "# Learnable truth\n",
-        f"{sequences:,} sequences to learn from, {len(of['mle'])} truths. Jensen-Shannon divergence from the truth in "
-        f"nats (0: the truth; {floor:.4f}: the tokens' frequencies, whatever came before).\n",
-    ]
-    at_chosen = ["best T", "forward CE", "reverse CE", "entropy"]
-    header = ["", "rate", *(f"T {temperature}" for temperature in TEMPERATURES), *at_chosen]
-    table = []
-    for system, of_seed in of.items():
-        curves = zip(*(row["test"][PRIMARY] for row in of_seed.values()), strict=True)
-        best = [statistics.mean(at_best(row, name) for row in of_seed.values()) for name in (*FIGURES[:3], "entropy")]
-        means = [f"{value:.4f}" for value in (*map(statistics.mean, curves), *best)]
-        table.append([system, f"{chosen[system]:g}", *means])
-    lines += [
-        *markdown(header, table),
-        "",
-        "Forward and reverse cross-entropy at each temperature: recall and precision.\n",
-    ]
-    table = []
-    for system, of_seed in of.items():
-        planes = [zip(*(row["test"][figure] for row in of_seed.values()), strict=True) for figure in FIGURES[1:3]]
-        points = zip(*(map(statistics.mean, plane) for plane in planes), strict=True)
-        table.append([system, *(f"{forward:.3f}, {reverse:.3f}" for forward, reverse in points)])
-    lines += markdown(["", *(f"T {temperature}" for temperature in TEMPERATURES)], table)
-    lines += ["", "Minus MLE, paired by seed: 95 % intervals and p of Student's t; Holm's"]
-    lines += ["correction is over the three objectives that are compared with MLE on the primary outcome.\n"]
+    means = []
+    for (system, of_seed), (place, temperature) in itertools.product(of.items(), enumerate(TEMPERATURES)):
+        figures = [statistics.mean(row["test"][figure][place] for row in of_seed.values()) for figure in FIGURES]
+        means.append([system, f"{chosen[system]:g}", temperature, *(f"{figure:.4f}" for figure in figures)])
     found: dict[tuple[str, str], Estimate] = {}
     for system, (outcome, value) in itertools.product(list(SYSTEMS)[1:], OUTCOMES.items()):
         differences = [value(row) - value(of["mle"][seed]) for seed, row in sorted(of[system].items())]
@@ -285,34 +248,26 @@ def report_text(rows: list[dict[str, Any]], sequences: int) -> str:
     primary = next(iter(OUTCOMES))
     trained = [system for system in SYSTEMS if system not in ("mle", "mle_half")]
     corrected = dict(zip(trained, holm([found[system, primary].p for system in trained]), strict=True))
-    table = []
+    compared = []
     for (system, outcome), estimate in found.items():
         low, high = estimate.interval or [estimate.value] * 2
-        adjusted = number(corrected[system]) if outcome == primary and system in corrected else ""
-        row = [system, outcome, f"{estimate.value:+.5f}", f"{low:+.5f} to {high:+.5f}", number(estimate.p), adjusted]
-        table.append(row)
-    return "\n".join([*lines, *markdown(["", "outcome", "difference", "95 % CI", "p", "p (Holm)"], table), ""])
-
-
-def main() -> None:
-    parser = RecipeParser(__doc__)
-    add = parser.add_argument
-    add("--name", default="learnable_truth", help="results go to runs/NAME (default: learnable_truth)")
-    add("--seeds", type=int, default=10, help="truths, each with its data and weights (default: 10)")
-    add("--sequences", type=int, default=2000, help="of 32 tokens to train on (default: 2,000)")
-    add("--epochs", type=int, default=20, help="at most (default: 20)")
-    add("--jobs", type=int, default=1, help="trainings at a time (default: 1)")
-    add("--device", default="cpu", help="cpu or cuda (default: cpu)")
-    add("--dry-run", action="store_true", help="print the plan and stop")
-    arguments = parser.parse_args()
-    folder = Path("runs") / arguments.name
-    trainings = len(SYSTEMS) * (len(RATES) + arguments.seeds)
-    say(f"plan      {len(SYSTEMS)} systems, {arguments.seeds} truths, {trainings} trainings; to {folder}")
-    if arguments.dry_run:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "report.md", report_text(run(arguments, folder), arguments.sequences))
-    say(f"report: {folder / 'report.md'}")
+        adjusted = corrected.get(system) if outcome == primary else None
+        p, p_holm = ("" if one is None else f"{one:.2g}" for one in (estimate.p, adjusted))
+        compared.append([system, outcome, f"{estimate.value:+.5f}", f"{low:+.5f} to {high:+.5f}", p, p_holm])
+    return [
+        "# Learnable truth",
+        "",
+        f"{sequences:,} sequences to learn from, {len(of['mle'])} truths. Jensen-Shannon divergence from the truth in "
+        f"nats (0: the truth; {floor:.4f}: the tokens' frequencies, whatever came before); forward and reverse "
+        "cross-entropy: recall and precision.",
+        "",
+        *markdown(["", "rate", "T", *(figure.replace("_", " ") for figure in FIGURES)], means),
+        "",
+        "Minus MLE in Jensen-Shannon divergence, paired by seed: 95 % intervals and p of Student's t; Holm's "
+        "correction is over the three objectives that are compared with MLE on the primary outcome.",
+        "",
+        *markdown(["", "outcome", "difference", "95 % CI", "p", "p (Holm)"], compared),
+    ]
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def test_a_rerun_trains_nothing_again_and_the_report_says_the_same(tmp_path, mon
 def test_the_page_has_the_figures_of_the_committed_trainings(name, sequences, column):
     folder = ROOT / "docs" / "results" / "learnable_truth"
     rows = json.loads((folder / f"{name}.json").read_text())
-    made = [line.split(" | ") for line in recipe.report_text(rows, sequences).splitlines() if "(primary)" in line]
+    made = [line.split(" | ") for line in recipe.report(rows, sequences) if "(primary)" in line]
     page = [
         line.split("|") for line in (folder / "README.md").read_text().splitlines() if re.match(r"\| .*\(\.\d", line)
     ]
