@@ -21,12 +21,14 @@ import json
 from pathlib import Path
 
 from scratch import SHAPE, TABLE, make_word_model
-from study import SEEDS, WEIGHTS, first_words, plain_config, recipe_arguments, run_recipe, run_seeds, tuned_systems
+from study import SEEDS, WEIGHTS, plain_config, recipe_arguments, run_recipe, run_seeds, tuned_systems
 
 from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL
 from instruct.base.output import say
 from instruct.config import load_config
+from instruct.data.rows import load_rows
 from instruct.phases.experiment import run_experiment
 
 RATES = [1e-3, 3e-3, 1e-2]
@@ -60,6 +62,17 @@ def main() -> None:
     systems = tuned_systems(plain, RATES, options.tuning_steps, "mauve")
     config = load_config(name, ["--seeds", SEEDS, *overrides, *files, "--systems", json.dumps(systems)])
     run_seeds(config, options, "seeds.md", COLUMNS)
+
+
+def first_words(files: list[str], words: int | None, to: Path) -> None:
+    """Write the first `words` words (None: all) of text files to one file, whole lines."""
+    kept, count = [], 0
+    for row in load_rows(None, files=files, documents="line", format="text").rows:
+        if words is not None and count >= words:
+            break
+        kept.append(str(row["text"]))
+        count += len(kept[-1].split())
+    write_atomically(to, "\n".join(kept) + "\n")
 
 
 if __name__ == "__main__":

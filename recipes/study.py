@@ -1,5 +1,5 @@
-"""What the recipes share: points of an experiment, systems and seeds, a table beside the paper's figures, texts that a
-model writes, and learning rates that are chosen.
+"""What the recipes share: points of an experiment, systems and seeds, a table beside the paper's figures, and learning
+rates that are chosen.
 
 Not a recipe by itself. A point is a run of a config with flags of its own, such as a corpus or a base model.
 """
@@ -14,7 +14,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import yaml
 
@@ -25,12 +25,9 @@ from instruct.base.output import run_guarded, say
 from instruct.command.flags import VERBOSE, add_phase_flags, split_overrides
 from instruct.config import ExperimentConfig, load_config, make_config
 from instruct.phases.bench import cross_entropy
-from instruct.phases.experiment import open_run, run_experiment, run_folder, settle_dtype
+from instruct.phases.experiment import run_experiment, run_folder
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Metrics, read_metrics
-
-if TYPE_CHECKING:
-    from instruct.generation.continuations import Continuation
 
 Finished = Mapping[str | None, tuple[ExperimentConfig, Metrics]]
 
@@ -204,40 +201,6 @@ def seeds_table(systems: Mapping[str, Mapping[str, float | None]], columns: Sequ
         values = ([seed[column] for seed in groups[name] if seed.get(column) is not None] for column in columns)
         rows.append([name, len(groups[name]), *map(mean_and_spread, values)])
     return markdown(["system", "seeds", *columns], rows)
-
-
-def sampled(name: str, **sections: Any) -> tuple[ExperimentConfig, list[Continuation]]:
-    """The config of a model as it is, the system "writer", in a run of its own, runs/NAME, and what it wrote there.
-
-    Args:
-        sections: of the config: the model, and the continuations: prefixes, their number, and how to generate.
-    """
-    from instruct.generation.continuations import read_continuations
-    from instruct.phases.answer import Answering
-
-    config = make_config({"name": name, "systems": {"writer": {"objective": "none"}}, **sections}, [], name)
-    config = settle_dtype(config)
-    return config, read_continuations(Answering(config).generate(open_run(config))["writer"])
-
-
-def write_texts(path: Path, texts: Iterable[str]) -> None:
-    """Write texts as JSON lines with the field `text`."""
-    write_atomically(path, "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts))
-
-
-def first_words(files: list[str], words: int | None, to: Path) -> None:
-    """Write the first `words` words (None: all) of text files to one file, whole lines, unless it exists."""
-    from instruct.data.rows import load_rows
-
-    if to.is_file():
-        return
-    kept, count = [], 0
-    for row in load_rows(None, files=files, documents="line", format="text").rows:
-        if words is not None and count >= words:
-            break
-        kept.append(str(row["text"]))
-        count += len(kept[-1].split())
-    write_atomically(to, "\n".join(kept) + "\n")
 
 
 def plain_config(name: str, overrides: Sequence[str], *flags: str, cost: str | None = None) -> ExperimentConfig:
