@@ -29,7 +29,6 @@ from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Metrics, read_metrics
 
 TASKS = ("tweet_emotion", "sst2", "trec", "subj", "cr", "rt", "ag_news", "mmlu_ppl")
-# Without a GPU: fewer tasks, and this many rows of each.
 SMALL_TASKS, SMALL_LIMIT = ("tweet_emotion", "sst2", "trec", "subj", "rt", "mmlu_ppl"), 200
 TFIDF = "tfidf"
 FLAGS: dict[str, dict[str, Any]] = {
@@ -53,26 +52,15 @@ def measured_tasks(config: ExperimentConfig, arguments: argparse.Namespace) -> M
         return Metrics()
     run = RunDirectory(run_folder(config.name))
     if "evaluate" in phases:
-        files = [
-            write_task(name, run.folder / "tasks", *of_call(config, arguments)) for name in names(config, arguments)
-        ]
+        # The whole of each task, or fewer tasks and rows where the config is for a machine without a GPU.
+        tasks, limit = (TASKS, None) if config.needs_gpu else (SMALL_TASKS, SMALL_LIMIT)
+        tasks, limit = arguments.tasks.split(",") if arguments.tasks else tasks, arguments.limit or limit
+        files = [write_task(name, run.folder / "tasks", limit, arguments.retriever) for name in tasks]
         options = TaskOptions(names=list(map(str, files)))
         evaluate_tasks(options, run, config.model, system_folders(config.systems, run), make=openicl)
     if "report" in phases:
         run_experiment(config, first="report")
     return read_metrics(run)
-
-
-def names(config: ExperimentConfig, arguments: argparse.Namespace) -> Sequence[str]:
-    """The tasks that a call names, else those for the machine that the config is for."""
-    if arguments.tasks:
-        return str(arguments.tasks).split(",")
-    return TASKS if config.needs_gpu else SMALL_TASKS
-
-
-def of_call(config: ExperimentConfig, arguments: argparse.Namespace) -> tuple[int | None, str]:
-    """How many rows of each task are asked, None for all, and what finds the demonstrations."""
-    return arguments.limit or (None if config.needs_gpu else SMALL_LIMIT), arguments.retriever
 
 
 def accuracies(metrics: Metrics) -> dict[str, dict[str, float]]:
@@ -161,35 +149,30 @@ def openicl(**arguments: Any) -> Any:
     return OpenICL(**arguments)
 
 
-def nearest_of(texts: Sequence[str], retriever: str = TFIDF) -> Callable[[str, int], list[int]]:
+def nearest_of(texts: Sequence[str], retriever: str) -> Callable[[str, int], list[int]]:
     """A function to the places of the most similar texts, most similar first, of equally similar ones the first.
 
     TF-IDF is over words and pairs of words with logarithmic counts.
 
     Raises:
-        InputError: no text has a word, or an encoder cannot be loaded.
+        InputError: an encoder cannot be loaded.
     """
     if retriever == TFIDF:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-        try:
-            known = vectorizer.fit_transform(texts).T.tocsr()
-        except ValueError as error:  # no words at all
-            raise InputError(f"retriever tfidf: {one_line(error, 100)}; give texts with words") from None
+        known = vectorizer.fit_transform(texts).T.tocsr()
         return lambda text, count: _largest((vectorizer.transform([text]) @ known).toarray()[0], count)
     try:
         from sentence_transformers import SentenceTransformer
-    except ImportError:
-        raise InputError(
-            f"retriever {retriever}: needs the package sentence-transformers; run `pip install sentence-transformers`, "
-            "or set retriever tfidf"
-        ) from None
-    try:
+
         encoder = SentenceTransformer(retriever)
     except Exception as error:  # the hub's client raises its own, httpx's and the system's errors
         reason = one_line(error, 140) or type(error).__name__
-        raise InputError(f"retriever {retriever}: cannot be loaded ({reason}); give a folder or a hub id") from None
+        raise InputError(
+            f"retriever {retriever}: cannot be loaded ({reason}); give a folder or a hub id, and install "
+            "sentence-transformers"
+        ) from None
     vectors = encoder.encode(list(texts), normalize_embeddings=True)
     return lambda text, count: _largest(vectors @ encoder.encode(text, normalize_embeddings=True), count)
 

@@ -28,16 +28,6 @@ def test_the_table_has_means_over_seeds_beside_the_papers_figures():
 
 
 @pytest.mark.slow
-def test_a_corpus_that_cannot_be_read_is_refused_and_named(tmp_path):
-    flags = ["--corpus", "webtext", "--dry-run", "--model.name", "smollm2-135m-instruct"]
-    done = forked.run([sys.executable, RECIPE, *flags], tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("instruct: webtext: ")
-    assert "webtext.test.jsonl: no such file" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
 def test_the_recipe_trains_continues_and_compares(tmp_path, tiny_model_folder):
     draw = random.Random(0)
     words = ["night", "dark", "was", "the", "rain", "sea", "it", "and"]
