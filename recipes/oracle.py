@@ -39,7 +39,7 @@ from instruct.base.models import ModelOptions, model_path
 from instruct.base.output import say
 from instruct.config import ExperimentConfig, load_config, make_config
 from instruct.generation.continuations import read_continuations
-from instruct.phases.answer import generate
+from instruct.phases.answer import Answering
 from instruct.phases.experiment import open_run, settle_dtype
 
 RATES = {True: [1e-3, 3e-3, 1e-2], False: [2e-5, 5e-5, 1e-4]}  # from scratch, fine-tuning
@@ -96,7 +96,7 @@ def generated_texts(config: ExperimentConfig, generator: ModelOptions, counts: d
         "continuations": continuations | {"generation": generation},
     }
     writer = settle_dtype(make_config(content, [], name))
-    written = iter(read_continuations(generate(writer, open_run(writer))["writer"]))
+    written = iter(read_continuations(Answering(writer).generate(open_run(writer))["writer"]))
     files = {}
     for part, count in counts.items():
         texts = [row.continuation for row in itertools.islice(written, count) if row.continuation.strip()]
