@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -31,7 +31,7 @@ class Step:
 
     name: ClassVar[str]
     config: ExperimentConfig
-    mode: JudgingMode = JudgingMode()
+    mode: JudgingMode = field(default_factory=JudgingMode)
 
     def inputs(self, run: RunDirectory) -> Iterator[tuple[str, dict[str, Any]]]:
         """By the name of each record that the step makes in a run, the part of its inputs that the config has."""
