@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
-from instruct.base import streams
+from instruct.base import run_log
 from instruct.base.errors import InputErrors, InstructError, one_line
 from instruct.base.interrupts import INTERRUPTED, watched_interrupts
 
@@ -77,12 +77,15 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if not self.quiet:
             aside = self.json or record.levelno >= logging.WARNING
-            stream, text = streams.stderr() if aside else streams.stdout(), wrapped(self.word(record.getMessage()))
+            stream, text = run_log.stderr() if aside else run_log.stdout(), wrapped(self.word(record.getMessage()))
             if self.bar and self.bar.console.is_terminal and stream.isatty():
                 self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
             else:
                 tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)  # bars of libraries, if they are shown
-                with tqdm.external_write_mode(stream) if tqdm else contextlib.nullcontext():
+                with (
+                    contextlib.suppress(OSError),  # nobody reads it any more: the work goes on
+                    tqdm.external_write_mode(stream) if tqdm else contextlib.nullcontext(),
+                ):
                     print(text, file=stream, flush=True)
 
 
@@ -92,7 +95,7 @@ def printed_log(
 ) -> Iterator[None]:
     """Print the package's log meanwhile, as a command does.
 
-    What libraries and child processes print is kept in the run's log (`streams.keep_log`); if `verbose`, it is printed,
+    What libraries and child processes print is kept in the run's log (`run_log.keep_log`); if `verbose`, it is printed,
     with `json` on stderr. Of several training processes only the main one prints.
     """
     handler = _Lines(json, quiet or not _is_main(), word)
@@ -103,9 +106,9 @@ def printed_log(
         with contextlib.ExitStack() as stack:
             if sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__:  # else a test's, or a notebook's
                 if not verbose:
-                    stack.enter_context(streams.libraries_aside())
+                    stack.enter_context(run_log.libraries_aside())
                 elif json or not _is_main():
-                    stack.enter_context(streams.to_stderr())
+                    stack.enter_context(run_log.libraries_on_stderr())
             yield
     finally:
         level, _LOG.propagate, _LOG.handlers = state
@@ -123,12 +126,22 @@ def _handler() -> _Lines | None:
 
 def console() -> Console:
     """A rich console that prints where the log is printed, for tables and colors."""
+    handler = _handler()
+    file = run_log.stderr() if handler and handler.json else run_log.stdout()
+    # A pipe gets each line as it is; a terminal wraps it.
+    return _console(file, soft_wrap=True)
+
+
+def _console(file: TextIO, **more: Any) -> Console:
+    """A rich console whose work goes on when nobody reads it any more."""
     from rich.console import Console
 
+    class Lasting(Console):
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+
     handler = _handler()
-    file = streams.stderr() if handler and handler.json else streams.stdout()
-    # A pipe gets each line as it is; a terminal wraps it.
-    return Console(file=file, width=_columns(file), soft_wrap=True, quiet=bool(handler and handler.quiet))
+    return Lasting(file=file, width=_columns(file), quiet=bool(handler and handler.quiet), **more)
 
 
 @contextlib.contextmanager
@@ -138,7 +151,6 @@ def progress_bar() -> Iterator[Progress]:
     What is not a terminal, or shows the bars of libraries, gets a line when a task begins and one when it ends. Within
     another bar, it shows its tasks there while they last.
     """
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -163,16 +175,10 @@ def progress_bar() -> Iterator[Progress]:
             for task in set(handler.bar.task_ids) - outer:
                 handler.bar.remove_task(task)
         return
-    file = streams.stderr()
-    shown = file.isatty() and (handler is None or streams.are_aside())
+    file = run_log.stderr()
+    shown = file.isatty() and (handler is None or run_log.are_aside())
     # As text in a notebook, too: there, rich calls itself without end as soon as anything else writes to stderr.
-    console = Console(
-        file=file,
-        width=_columns(file),
-        force_terminal=shown,
-        force_jupyter=False,
-        quiet=bool(handler and handler.quiet),
-    )
+    console = _console(file, force_terminal=shown, force_jupyter=False)
     columns = [TextColumn("{task.description}", markup=False), MofNCompleteColumn(), TimeElapsedColumn()]
     if shown:
         columns = [columns[0], BarColumn(bar_width=None), *columns[1:], TimeRemainingColumn()]
@@ -208,7 +214,7 @@ def show(result: Result, json: bool, quiet: bool) -> None:
 
 def terminal_width() -> int | None:
     """The columns of the terminal that stdout is; None for a file or a pipe, whose lines are not to be broken."""
-    return _columns(streams.stdout())
+    return _columns(run_log.stdout())
 
 
 def _columns(stream: TextIO) -> int | None:
@@ -266,20 +272,19 @@ def run_guarded(
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "INFO")
     else:
         os.environ.setdefault("TQDM_MININTERVAL", "10")  # a log needs no bar ten times a second
-    streams.make_streams_last()
+    prepare_streams()
     try:
         with watched_interrupts():
             with printed_log(json, quiet, word, verbose):
                 result = work()
             if result is not None and _is_main():
-                show(result, json, quiet)
-                sys.stdout.flush()
+                _print_result(result, json, quiet)
         if result is not None and result.failure:
             raise result.failure
     except InstructError as error:
         details = f"; {where}" if error.exit_code == 1 and (where := _details()) else ""
         for problem in error.problems if isinstance(error, InputErrors) else [error]:
-            print(f"instruct: {one_line(word(str(problem)), 1000)}{details}", file=sys.stderr)
+            _print_error(f"{one_line(word(str(problem)), 1000)}{details}")
         return error.exit_code
     except ModuleNotFoundError as error:
         from instruct.base.machine import missing_package  # takes a third of the time in which the help is printed
@@ -287,40 +292,70 @@ def run_guarded(
         needed = missing_package(error)
         if needed is None:
             raise
-        print(f"instruct: {needed}", file=sys.stderr)
+        _print_error(str(needed))
         return needed.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemExit as error:  # of a library, or of a user's code: the work is not done
-        print(f"instruct: the work ended itself (SystemExit: {one_line(error, 100)})", file=sys.stderr)
+        _print_error(f"the work ended itself (SystemExit: {one_line(error, 100)})")
         return 1
     except Exception as error:
         cause: BaseException | None = error
         while cause is not None:  # libraries raise their own from it, some with its text alone
             if getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or re.search(_FULL_DISK, str(cause)):
-                print("instruct: the disk is full; free disk space and rerun the command to resume", file=sys.stderr)
+                _print_error("the disk is full; free disk space and rerun the command to resume")
                 return 1
             cause = cause.__cause__ or cause.__context__
         if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # pathlib's, before Python 3.13
-            print(f"instruct: {one_line(error)}; correct the path", file=sys.stderr)
+            _print_error(f"{one_line(error)}; correct the path")
             return 2
         if isinstance(error, FileNotFoundError) and not os.path.exists("."):
-            print("instruct: the working directory was deleted; change to another folder", file=sys.stderr)
+            _print_error("the working directory was deleted; change to another folder")
             return 2
         if not isinstance(error, OSError) or error.filename is None:  # not about a file that the user could correct
             if where := _details():
-                print(f"instruct: {where}", file=sys.stderr)
+                _print_error(where)
             raise
         reason = one_line(error.strerror, 100)
-        print(
-            f"instruct: {one_line(error.filename, 300)}: {reason}; correct the path, or its permissions",
-            file=sys.stderr,
-        )
+        _print_error(f"{one_line(error.filename, 300)}: {reason}; correct the path, or its permissions")
         return 2
     return 0
 
 
+def prepare_streams() -> None:
+    """Let no character end the work that a stream cannot encode, and no file take the place of a closed stream."""
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # else the next file that is opened would have its descriptor
+            stream = open(os.devnull, "w")  # noqa: SIM115
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+        if stream is getattr(sys, f"__{name}__"):  # else a test's, or a notebook's
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _print_result(result: Result, json: bool, quiet: bool) -> None:
+    """Print a result; that nobody reads it is no failure.
+
+    Raises:
+        OSError: it cannot be written, as on a full disk.
+    """
+    try:
+        show(result, json, quiet)
+        sys.stdout.flush()
+    except OSError as error:
+        with open(os.devnull, "w") as nowhere:  # else Python tries again when it exits
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:
+            raise
+
+
+def _print_error(line: str) -> None:
+    with contextlib.suppress(OSError):  # the exit code tells it, too
+        print(f"instruct: {line}", file=sys.stderr, flush=True)
+
+
 def _details() -> str:
     """Where a failure's reader finds what libraries have printed before it, if they have."""
-    place = streams.details()
+    place = run_log.details()
     return "" if place is None else f"details: {place or 'rerun with --verbose'}"

@@ -11,8 +11,7 @@ from importlib import metadata
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.output import Result, run_guarded
-from instruct.base.streams import make_streams_last
+from instruct.base.output import Result, prepare_streams, run_guarded
 from instruct.command import experiments, judging, reports, tools
 from instruct.command.flags import OVERRIDES, SECTIONS, VERBOSE, split_overrides
 
@@ -87,7 +86,7 @@ def with_flags(text: str, verb: str, verbs: Mapping[str, argparse.ArgumentParser
 
 def main() -> int:
     """Do what the process's arguments say; returns its exit code."""
-    make_streams_last()
+    prepare_streams()
     parser = make_parser()
     arguments = parse_arguments(parser, sys.argv[1:])
 

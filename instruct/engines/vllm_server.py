@@ -19,7 +19,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.machine import has_gpu_device
-from instruct.base.streams import are_aside
+from instruct.base.run_log import are_aside
 from instruct.engines.weights import NO_TENSORS, UNPICKLING
 
 LOOPBACK = "127.0.0.1"

@@ -18,7 +18,7 @@ import yaml
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import lock_file, new_folder, open_to_write, sync, write_atomically
 from instruct.base.machine import machine, now, versions
-from instruct.base.streams import keep_log
+from instruct.base.run_log import keep_log
 from instruct.run.consent import agree
 from instruct.run.manifest import FORMAT, read_config, read_manifest
 

@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 from instruct.base.errors import InputError, one_line, refused_by_library
 from instruct.base.files import write_atomically
 from instruct.base.output import progress_bar, say
-from instruct.base.streams import are_aside
+from instruct.base.run_log import are_aside
 from instruct.data.rows import SPLIT_SEED
 from instruct.data.tokens import EncodedRows
 from instruct.engines.canary import FILE, Canary

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from instruct.base.errors import GateError
-from instruct.base.output import Result, printed_log, progress, progress_bar, run_guarded, say, show, warn
+from instruct.base.output import Result, printed_log, progress, progress_bar, run_guarded, say
 
 
 @pytest.fixture
@@ -34,7 +33,6 @@ LIBRARIES = {"python", "descriptor", "child", "warning"}
         ("", "said\ntext\n", {"warned"}, False),
         ("json=True", '{\n  "figure": null\n}\n', {"said", "warned"}, False),
         ("quiet=True", "line\n", set(), False),
-        ("json=True, quiet=True", '{\n  "figure": null\n}\n', set(), False),
         ("verbose=True", "python\ndescriptor\nchild\nsaid\ntext\n", {"warning", "warned"}, True),
         ("json=True, verbose=True", '{\n  "figure": null\n}\n', LIBRARIES | {"said", "warned"}, True),
     ],
@@ -47,10 +45,9 @@ from instruct.base.output import Result, run_guarded, say, warn
 from instruct.run.directory import RunDirectory
 def work():
     print('python', flush=True)
-    child = subprocess.Popen(['sh', '-c', 'read line; echo child'], stdin=subprocess.PIPE)
     os.write(1, b'descriptor\\n')
     RunDirectory('run').start({{}})
-    child.communicate(b'now\\n')
+    subprocess.run(['echo', 'child'])
     print('warning', file=sys.stderr)
     say('said')
     warn('warned')
@@ -94,19 +91,6 @@ sys.exit(run_guarded(work))
     assert (tmp_path / "run" / "log.txt").exists() == start
 
 
-def test_an_error_of_a_quiet_call_is_not_swallowed(capsys):
-    def work() -> None:
-        with printed_log(quiet=True):
-            say("progress")
-            warn("a warning")
-            raise GateError("below")
-
-    with pytest.raises(GateError):
-        work()
-    print("after", file=sys.stderr)
-    assert capsys.readouterr() == ("", "after\n")
-
-
 def test_python_is_quiet_unless_its_logging_is_not(capsys, caplog):
     caplog.set_level("WARNING")  # a library of another test may have set Python's own logging to INFO
     say("progress")
@@ -122,11 +106,6 @@ def test_only_the_main_process_of_a_training_prints(capsys, monkeypatch):
         say("progress")
     assert run_guarded(lambda: Result({}, "line", "text")) == 0
     assert capsys.readouterr() == ("", "")
-
-
-def test_a_verb_without_a_result_prints_nothing(capsys):
-    show(Result({}), json=False, quiet=True)
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.slow
@@ -158,7 +137,6 @@ def test_the_report_is_the_document_of_judge_and_report(instruct, two_files, fak
         (["list", "judges"], lambda found: {each["name"] for each in found} >= {"autoj", "smollm2_score"}),
         (["list", "data"], lambda found: next(each for each in found if each["name"] == "starter")["rows"] > 300),
         (["list", "runs"], lambda found: found == []),
-        (["config", "--name", "mine"], lambda found: found["name"] == "mine"),
         (["config", "--schema"], lambda found: Path(found["schema"]).is_file()),
     ],
 )
@@ -185,13 +163,6 @@ def test_a_run_whose_manifest_lacks_its_times_or_cannot_be_read_is_listed(instru
     assert "manifest.json: steps.train/emo.status: Field required; restore it or delete the run" in text
 
 
-def test_an_empty_list_says_how_to_fill_it(instruct, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, stdout, _ = instruct("list", "runs")
-    assert code == 0
-    assert stdout.startswith("no runs in ./runs yet; make one: instruct run demo, or instruct judge --judge J")
-
-
 def test_preview_is_a_document(instruct, tmp_path, monkeypatch, tiny_model_folder):
     monkeypatch.chdir(tmp_path)
     row = {"instruction": "Say hello.", "input": "", "output": "Hello."}
@@ -203,34 +174,6 @@ def test_preview_is_a_document(instruct, tmp_path, monkeypatch, tiny_model_folde
     assert [part["trained_on"] for part in found["rows"][0]["parts"]] == [False, True]
     assert "Hello." in found["rows"][0]["parts"][1]["text"]
     assert found["step"]["objective"] == "mle"
-
-
-@pytest.mark.slow
-def test_a_quiet_preview_prints_one_line_and_no_library_another(tmp_path, tiny_model_folder):
-    (tmp_path / "my.jsonl").write_text('{"instruction": "Say hello.", "output": "Hello."}\n')
-    call = [sys.executable, "-m", "instruct", "preview", "--model", tiny_model_folder, "--data.files", "my.jsonl", "-q"]
-    quiet = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True)
-    assert (quiet.returncode, quiet.stderr) == (0, "")
-    assert quiet.stdout.startswith("one step (mle): loss ")
-
-
-def test_a_reader_that_stops_listening_changes_no_exit_code():
-    """`instruct judge … | head -1`: the work is done to its end, which the exit code tells."""
-    program = (
-        "import sys\nfrom instruct.base.errors import StoppedError\n"
-        "from instruct.base.output import Result, run_guarded, say\n"
-        "def work():\n    say('one')\n    sys.stdin.read()\n    for _ in range(9): say('more')\n"
-        "    return Result({}, text='x' * 10**6, failure=StoppedError('the budget is used up'))\n"
-        "sys.exit(run_guarded(work))"
-    )
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen([sys.executable, "-c", program], text=True, **pipes) as process:
-        assert process.stdout.readline() == "one\n"
-        process.stdout.close()
-        process.stdin.close()
-        told = ["nobody reads stdout any more; the work goes on", "the budget is used up"]
-        assert process.stderr.read() == "".join(f"instruct: {line}\n" for line in told)
-    assert process.returncode == 3
 
 
 def test_a_progress_bar_shows_a_name_as_it_is(capsys):
@@ -285,9 +228,16 @@ FAILURE = "__import__('instruct.base.errors').base.errors.StoppedError('no money
 
 
 @pytest.mark.parametrize(
-    "closed", ["", ">&-", "2>&-", "<&-", "<&- >&- 2>&-", "| true", "2>&1 | true", "2>&1 | head -n 2"]
+    ("closed", "code"),
+    [
+        ("", "ascii"),
+        ("", "latin-1"),
+        (">&-", "utf-8"),
+        ("<&- >&- 2>&-", "utf-8"),
+        ("| true", "utf-8"),
+        ("2>&1 | head -n 2", "ascii"),
+    ],
 )
-@pytest.mark.parametrize("code", ["utf-8", "latin-1", "ascii"])
 def test_what_nobody_can_read_does_not_end_the_work(tmp_path, closed, code):
     environment = {**os.environ, "PYTHONIOENCODING": code}
     failure = {"ascii": FAILURE}.get(code)
@@ -298,8 +248,6 @@ def test_what_nobody_can_read_does_not_end_the_work(tmp_path, closed, code):
     assert (tmp_path / "done").read_text() == "done"
     assert done.returncode == (3 if failure else 0)
     assert b"Traceback" not in done.stdout + done.stderr
-    if closed == "| true":
-        assert b"nobody reads stdout any more; the work goes on" in done.stderr
     if not closed:
         assert "\u4f60 the result".encode(code, "backslashreplace") in done.stdout
 
