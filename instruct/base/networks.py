@@ -6,6 +6,7 @@ that was trained.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from instruct.base.errors import InputError, one_line
+from instruct.base.trial import ends_in_bounds
 
 # What a network ends in: logits of the vocabulary, one score, or its hidden states.
 Head = Literal["words", "score", "states"]
@@ -150,6 +152,7 @@ def load_adapter(network: Any, adapter: str | Path, name: str = "default") -> An
     """
     from peft import PeftModel
 
+    _check_patterns(network, adapter)
     # autocast_adapter_dtype would keep an adapter of a network in bfloat16 in float32, which vLLM does not
     if not isinstance(network, PeftModel):
         with warnings.catch_warnings():
@@ -167,6 +170,21 @@ def load_adapter(network: Any, adapter: str | Path, name: str = "default") -> An
             f"{adapter}: the adapter does not fit {type(base).__name__}: it {left}{trained}; give its own base"
         )
     return network
+
+
+_PATTERNS = ("target_modules", "exclude_modules", "modules_to_save", "layers_pattern", "rank_pattern", "alpha_pattern")
+
+
+def _check_patterns(network: Any, adapter: str | Path) -> None:
+    """Refuse an adapter with a regular expression that does not end on the names of a network's modules."""
+    from peft import PeftConfig
+
+    config = PeftConfig.from_pretrained(str(adapter))
+    given = [getattr(config, key, None) or () for key in _PATTERNS]
+    patterns = [pattern for value in given for pattern in ([value] if isinstance(value, str) else value)]
+    names = [name for name, _ in network.named_modules()]
+    if not ends_in_bounds(lambda: [re.match(rf"(.*\.)?({each})$", name) for each in patterns for name in names]):
+        raise InputError(f"{adapter}: a pattern in its adapter_config.json never ends; write names in its place")
 
 
 def check_adapter(model: str, revision: str | None, adapter: str | Path) -> None:

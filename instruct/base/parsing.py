@@ -50,6 +50,12 @@ class UniqueKeyLoader(yaml.SafeLoader):
             seen.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else id(key))
         return node
 
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Expand `<<`, of which each may double a mapping."""
+        super().flatten_mapping(node)
+        if len(node.value) > _MOST_MERGED:
+            raise yaml.YAMLError(f"has more than {_MOST_MERGED:,} keys in a mapping once `<<` is expanded")
+
 
 def parse_yaml(text: str) -> Any:
     """The value of a YAML text.
@@ -69,6 +75,7 @@ def parse_yaml(text: str) -> Any:
 
 
 _MOST_VALUES = 1_000_000
+_MOST_MERGED = 10_000
 _MOST_LEVELS = 100
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from instruct.base.bounds import TemplateError
+from instruct.base.chat_template import TemplateError
 from instruct.base.errors import InputError
 from instruct.data.formats import is_answer
 from instruct.data.templates import (

@@ -14,8 +14,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from instruct.base.bounds import RejectedChatError, TemplateError, apply_template
 from instruct.base.cards import nearest
+from instruct.base.chat_template import RejectedChatError, TemplateError, apply_template
 from instruct.base.errors import InputError, one_line
 from instruct.base.parsing import RepeatedKeyError, parse_json
 

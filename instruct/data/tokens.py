@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from instruct.base.bounds import TemplateError
+from instruct.base.chat_template import TemplateError
 from instruct.base.errors import InputError, counted
 from instruct.base.output import progress
 from instruct.data.arrow import batches, numbers, select

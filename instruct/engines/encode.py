@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from instruct.base.bounds import apply_template
+from instruct.base.chat_template import apply_template
 
 _CUT = "\udfff"  # which no text has that can be encoded
 

@@ -52,6 +52,7 @@ def test_a_card_without_a_source_is_refused(tmp_path):
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
 )
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 20))
 
 
 @pytest.mark.parametrize(
@@ -67,8 +68,21 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ('name: {"\\ud83d": 1}', r"has a surrogate escape such as \ud83d; write the character itself"),
         ("name: " + "[" * 2000 + "]" * 2000, "is not valid YAML"),
         (LAUGHS, "has more than 1,000,000 values once its aliases are expanded"),
+        (MERGES, "has more than 10,000 keys in a mapping once `<<` is expanded"),
     ],
-    ids=["int", "timestamp", "bool", "date", "digits", "itself", "surrogate", "surrogate key", "depth", "aliases"],
+    ids=[
+        "int",
+        "timestamp",
+        "bool",
+        "date",
+        "digits",
+        "itself",
+        "surrogate",
+        "surrogate key",
+        "depth",
+        "aliases",
+        "merges",
+    ],
 )
 def test_yaml_that_cannot_be_a_card_is_refused_in_one_line(tmp_path, text, problem):
     path = tmp_path / "mine.yaml"

@@ -12,6 +12,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, LlamaConfig, Mistral3Config
 
+from instruct.base import trial
 from instruct.base.errors import InputError
 from instruct.base.networks import (
     check_adapter,
@@ -107,6 +108,16 @@ def test_a_second_adapter_is_checked_like_the_first(sees, tmp_path):
     save_file(dict(list(tensors.items())[1:]), folder / "adapter_model.safetensors")
     with pytest.raises(InputError, match="which would be random"):
         load_adapter(adapted, folder, "three")
+
+
+def test_an_adapter_whose_pattern_never_ends_is_refused(sees, tmp_path, monkeypatch):
+    monkeypatch.setattr(trial, "SECONDS", 1)
+    shutil.copytree(sees / "adapter", tmp_path / "adapter")
+    path = tmp_path / "adapter" / "adapter_config.json"
+    for key, value in {"target_modules": r"([\w.]+)+!", "rank_pattern": {r"([\w.]+)+!": 2}}.items():
+        path.write_text(json.dumps(json.loads((sees / "adapter" / path.name).read_text()) | {key: value}))
+        with pytest.raises(InputError, match="never ends"):
+            load_adapter(load_network(str(sees / "model")), path.parent)
 
 
 @pytest.mark.parametrize("how", ["missing", "extra"])
