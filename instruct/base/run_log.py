@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TextIO
 
+from instruct.base.files import open_to_write
+
 LOG = "log.txt"
 
 
@@ -36,13 +38,15 @@ class _Log:
             return
         from instruct.base.machine import now  # takes a third of the time in which the help is printed
 
-        file = open(path, "ab", buffering=0)  # noqa: SIM115
+        file = open_to_write(path)
         file.write(f"== {now()}, process {os.getpid()}\n".encode())
+        file.flush()
         empty = os.fstat(file.fileno()).st_size
-        _lead(file.fileno(), file.fileno())
         if self.path is None:
             self.file.seek(0)
             shutil.copyfileobj(self.file, file)
+            file.flush()
+        _lead(file.fileno(), file.fileno())
         self.file.close()
         self.file, self.path, self.empty = file, path, empty
 

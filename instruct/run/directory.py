@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import json
 import os
 import time
@@ -106,9 +105,8 @@ class RunDirectory:
         """The content of manifest.json; `steps` maps a step's name to its record (see `step`).
 
         Raises:
-            InputError: there is none, it is not the content of a manifest, or a folder of the run leads elsewhere.
+            InputError: there is none, it is not JSON, or it has another format.
         """
-        _refuse_links(self.folder.absolute())
         return read_manifest(self.manifest_path)
 
     def is_done(self, step: str, inputs: dict[str, Any]) -> bool:
@@ -161,23 +159,6 @@ class RunDirectory:
         manifest["updated"] = now()
         write_atomically(self.manifest_path, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
         keep_log(self.folder)
-
-
-_MAY_BE_LINKS = ("adapters", "checkpoints")
-
-
-@functools.cache
-def _refuse_links(folder: Path) -> None:
-    """Refuse a run in which a folder is a link, as in a stranger's: what is written or removed there is elsewhere.
-
-    Adapters and checkpoints may be on another disk: only training in this run writes them.
-    """
-    for path, folders, _ in os.walk(folder):
-        if Path(path).name in _MAY_BE_LINKS:
-            continue
-        links = [name for name in folders if os.path.islink(os.path.join(path, name)) and name not in _MAY_BE_LINKS]
-        if links:
-            raise InputError(f"{os.path.join(path, links[0])}: is a link to a folder; put the folder itself there")
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ import math
 import os
 import shutil
 import sqlite3
-import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -107,9 +106,6 @@ class ReplyStore:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        for file in (Path(f"{path}{ending}") for ending in ("", "-wal", "-shm", "-journal")):
-            if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
-                raise InputError(f"{file}: is a link, a folder or a pipe; put the file itself there")
         self._reserved: dict[str, int | None] = {}  # the rows in spending of what this process has reserved
         self._db = sqlite3.connect(":memory:")
         try:

@@ -155,12 +155,12 @@ def test_quiet_lists_names(instruct, tmp_path, monkeypatch):
 def test_a_run_whose_manifest_lacks_its_times_or_cannot_be_read_is_listed(instruct, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole = {"format": 3, "created": "2026-01-01T00:00:00+00:00", "versions": {}, "machine": {}, "steps": {}}
-    for name, content in {"theirs": whole, "damaged": {**whole, "steps": {"train/emo": {}}}}.items():
+    for name, content in {"theirs": whole, "damaged": [whole]}.items():
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "manifest.json").write_text(json.dumps(content), encoding="utf-8")
     text = instruct("list", "runs")[1]
     assert "updated at an unknown time · done: nothing" in text
-    assert "manifest.json: steps.train/emo.status: Field required; restore it or delete the run" in text
+    assert "manifest.json: is not a mapping; restore it or delete the run" in text
 
 
 def test_preview_is_a_document(instruct, tmp_path, monkeypatch, tiny_model_folder):

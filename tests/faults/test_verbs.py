@@ -95,17 +95,6 @@ def test_what_must_not_be_written_stays(calm, tmp_path, verb):
     assert changes(folder) == before
 
 
-def test_what_a_link_leads_to_is_not_written(calm, tmp_path, verb):
-    without, folder, outside = calm(verb), tmp_path / "work", tmp_path / "outside"
-    shutil.copytree(without.folder, folder)
-    (folder / RUN / "manifest.json").rename(outside)
-    (folder / RUN / "manifest.json").symlink_to(outside)
-    content = outside.read_bytes()
-    code, printed = Started(without.call, folder).end()
-    done(without, folder, code, printed)
-    assert outside.read_bytes() == content
-
-
 def test_a_full_disk_is_told(calm, disk, tmp_path, verb):
     without = calm(verb)
     folder = on_disk(disk, without.folder)

@@ -104,57 +104,11 @@ def test_the_manifest_names_versions_and_machine(run):
     assert manifest["machine"]["cores"] == os.cpu_count()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[1]",
-        "name: [",
-        "",
-        "judges: [autoj]",
-    ],
-)
+@pytest.mark.parametrize("text", ["[1]", "name: [", ""])
 def test_a_damaged_config_is_refused_in_one_line(run, text):
     (run.folder / "config.yaml").write_text(text)
     for read in (run.config, lambda: run.start({"name": "one"})):
         with pytest.raises(InputError, match=r"config\.yaml: .*; restore it or delete the run"):
-            read()
-
-
-DONE = {"status": "done", "inputs": {}, "results": {}}
-
-
-@pytest.mark.parametrize(
-    ("change", "place"),
-    [
-        (lambda manifest: [], r"\(top level\): must be"),
-        (lambda manifest: {}, "created: Field required"),
-        (
-            lambda manifest: {**manifest, "steps": {"overlap": DONE | {"inputs": {"data": "d"}}}},
-            r"\(top level\): steps\.overlap\.inputs: has no prompts",
-        ),
-        (
-            lambda manifest: {**manifest, "steps": {"bench": DONE | {"inputs": {"rows": {}}}}},
-            r"\(top level\): steps\.bench\.inputs: has no rates",
-        ),
-        (
-            lambda manifest: {**manifest, "steps": {"judge/a/b_vs_c": DONE}},
-            r"\(top level\): steps\.judge/a/b_vs_c: has no comparison",
-        ),
-        *[
-            (lambda manifest, step=step: {**manifest, "steps": {"answers": step}}, place)
-            for step, place in [
-                ([], r"steps\.answers: must be"),
-                ({**DONE, "status": "finished"}, r"steps\.answers\.status: must be 'started'"),
-                ({"status": "done", "inputs": {}}, r"steps\.answers: is done, and has no results"),
-                ({**DONE, "config": {"train": 1.5}}, r"steps\.answers\.config\.train: must be a mapping"),
-            ]
-        ],
-    ],
-)
-def test_a_manifest_of_another_shape_is_refused_in_one_line(run, change, place):
-    run.manifest_path.write_text(json.dumps(change(run.manifest())))
-    for read in (run.manifest, lambda: run.is_done("answers", {}), lambda: run.step("answers", {}).__enter__()):
-        with pytest.raises(InputError, match=rf"manifest\.json: {place}.*; restore it or delete the run$"):
             read()
 
 
@@ -173,13 +127,3 @@ def test_a_new_run_is_its_owners_alone_and_stays_as_it_was_opened(run, tmp_path)
     with whole_run(tmp_path / "made", {}):
         pass
     assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.parametrize("place", ["outputs", "metrics/texts"])
-def test_a_folder_that_leads_out_of_the_run_is_refused(run, tmp_path, place):
-    (tmp_path / "elsewhere").mkdir()
-    (run.folder / place).parent.mkdir(exist_ok=True)
-    (run.folder / place).symlink_to(tmp_path / "elsewhere")
-    again = RunDirectory(run.folder / ".." / run.folder.name)  # each run is looked at once
-    with pytest.raises(InputError, match=rf"{place}: is a link to a folder; put the folder itself there"):
-        again.manifest()
