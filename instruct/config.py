@@ -341,12 +341,23 @@ def parse_overrides(flags: Sequence[str]) -> list[tuple[str, Any]]:
             raise InputError(_no_token("command line"))  # before a message could show its value
         if not equals and (text := next(tokens, "--")).startswith("--"):
             raise InputError(f"{flag} has no value; write {flag} VALUE")
+        _check_free_key(key)
         try:
             value = flag_value(text, key_type(ExperimentConfig, key))
         except yaml.YAMLError:
             raise InputError(f"{flag}: {one_line(text, 80)!r} is not valid YAML; quote the value") from None
         pairs.append((_long_key(key, value), value))
     return pairs
+
+
+def _check_free_key(key: str) -> None:
+    """Refuse a key of `train` or `lora` that nothing has, before the library that would say so is imported."""
+    section, _, name = key.partition(".")
+    if section not in ("train", "lora") or not name:
+        return
+    known = TRAIN_KEYS.names() if section == "train" else LORA_KEYS.names() | {*LoraOptions.model_fields}
+    if name.partition(".")[0] not in known:
+        raise InputError(f"command line: unknown key {key!r}{nearest(name, known)}; remove or rename it")
 
 
 def _set(content: dict[str, Any], keys: list[str], value: Any) -> None:
@@ -403,13 +414,15 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
             problem = f"train.{key} is set elsewhere (by systems, model or name); remove it"
         elif key not in known:
             problem = f"unknown key 'train.{key}'{nearest(key, known)}; remove or rename it"
-        elif isinstance(value, bool) and (kinds := kinds_of(known[key])) & {int, float} and bool not in kinds:
-            problem = f"train.{key}: is {str(value).lower()}, not a number; give one"
         else:
-            if isinstance(value, str) and kinds_of(known[key]) & {int, float}:  # YAML 1.1 takes 1e-4 for a text
-                with contextlib.suppress(yaml.YAMLError):  # EMOConfig says what is wrong
-                    arguments[key] = flag_value(value, known[key])
-            continue
+            kinds = kinds_of(known[key])
+            is_number = bool(kinds & {int, float})
+            if isinstance(value, str) and is_number:  # YAML 1.1 takes 1e-4 for a text
+                with contextlib.suppress(yaml.YAMLError):
+                    value = arguments[key] = flag_value(value, known[key])
+            if not (is_number and isinstance(value, bool | str) and type(value) not in kinds):
+                continue
+            problem = f"train.{key}: is {one_line(json.dumps(value), 80)}, not a number; give one"
         problems.found.append(f"{where}: {problem}")
     problems.refuse()
     if json.dumps([arguments, versions()], sort_keys=True, default=str) == content:  # no text was read as a number

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Literal
 
+from instruct.base import run_log
 from instruct.base.errors import InputError, InstructError, one_line
 
 
@@ -80,19 +81,25 @@ def read_text(path: Path) -> str:
 def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     """Write a file completely or not at all, even if the power is cut; `content` may come in pieces.
 
+    What is no file, such as /dev/null or a pipe, is written to.
+
     Raises:
         InputError: it cannot be written there.
         InstructError: the disk is full.
     """
     if isinstance(content, str):
         content = content.encode()
+    pieces = [content] if isinstance(content, bytes) else content
     try:
+        if path.exists() and (path.parent == Path("/dev") or not (path.is_file() or path.is_dir())):
+            _write_to_device(path, pieces)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(path.parent.absolute())
         temporary, file = _new_file(path)
         with file:  # locked until it is in its place
             try:
-                file.writelines([content] if isinstance(content, bytes) else content)
+                file.writelines(pieces)
                 file.flush()
                 os.fsync(file.fileno())
                 os.replace(temporary, path)
@@ -106,6 +113,13 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
             f"{path}: cannot be written ({one_line(error.strerror, 100)}); "
             f"{'free disk space' if kind is InstructError else 'give a place that can be written'}"
         ) from None
+
+
+def _write_to_device(path: Path, pieces: Iterable[bytes]) -> None:
+    # While a command works, the process's own descriptors lead to the run's log.
+    ours = {"/dev/stdout": run_log.stdout, "/dev/stderr": run_log.stderr}.get(str(path))
+    with open(os.dup(ours().fileno()) if ours else path, "wb") as file:
+        file.writelines(pieces)
 
 
 _UNFINISHED = ".unfinished"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import math
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 import yaml
@@ -20,10 +23,24 @@ _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 @dataclass(frozen=True)
 class FreeKeys:
-    """The keys of a section that a library defines: their types, and those that change no result."""
+    """The keys of a section that a library defines: their types, those that change no result, and the library's files
+    that define them."""
 
     types: Callable[[], Mapping[str, Any]]
     no_result: frozenset[str]
+    files: tuple[str, ...]
+
+    def names(self) -> set[str]:
+        """The keys, and maybe more, from the source alone: importing the library takes seconds."""
+        names = set()
+        for file in self.files:
+            package = importlib.util.find_spec(file.partition("/")[0])
+            if package is None or not package.origin:
+                raise ModuleNotFoundError(f"No module named {file.partition('/')[0]!r}", name=file.partition("/")[0])
+            tree = ast.parse((Path(package.origin).parents[1] / file).read_text(encoding="utf-8"))
+            fields = (part for part in ast.walk(tree) if isinstance(part, ast.AnnAssign))
+            names |= {field.target.id for field in fields if isinstance(field.target, ast.Name)}
+        return names
 
     def type_of(self, name: str) -> Any:
         """The type of a key; None if there is no such key."""

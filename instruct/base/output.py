@@ -205,7 +205,9 @@ def show(result: Result, json: bool, quiet: bool) -> None:
     if json:
         import pydantic_core
 
-        print(pydantic_core.to_json(result.data, indent=2, inf_nan_mode="null").decode())
+        document = pydantic_core.to_json(result.data, indent=2, inf_nan_mode="null").decode()
+        # JSON escapes the other control characters itself.
+        print(re.sub(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]", lambda sign: f"\\u{ord(sign[0]):04x}", document))
         return
     text = result.line if quiet else result.text
     if text:
@@ -243,6 +245,10 @@ def wrapped(text: str) -> str:
     return "\n".join(lines)
 
 
+_OF_NAMES = {
+    r"^Symlink loop|^Could not determine home directory": "correct the path",  # pathlib's, some before Python 3.13
+    r"surrogates not allowed": "rename the file whose name is not UTF-8",
+}
 # As safetensors, datasets and SQLite say it.
 _FULL_DISK = r"os error 28\)|Not enough disk space|No space left on device|database or disk is full"
 
@@ -306,9 +312,10 @@ def run_guarded(
                 _print_error("the disk is full; free disk space and rerun the command to resume")
                 return 1
             cause = cause.__cause__ or cause.__context__
-        if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # pathlib's, before Python 3.13
-            _print_error(f"{one_line(error)}; correct the path")
-            return 2
+        for problem, remedy in _OF_NAMES.items():
+            if re.search(problem, str(error)):
+                _print_error(f"{one_line(error)}; {remedy}")
+                return 2
         if isinstance(error, FileNotFoundError) and not os.path.exists("."):
             _print_error("the working directory was deleted; change to another folder")
             return 2

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TextIO
 
-from instruct.base.files import open_to_write
-
 LOG = "log.txt"
 
 
@@ -38,15 +36,15 @@ class _Log:
             return
         from instruct.base.machine import now  # takes a third of the time in which the help is printed
 
-        file = open_to_write(path)
+        # Not through a link, which might lead anywhere.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        file = os.fdopen(os.open(path, flags, 0o666), "ab", 0)
         file.write(f"== {now()}, process {os.getpid()}\n".encode())
-        file.flush()
         empty = os.fstat(file.fileno()).st_size
+        _lead(file.fileno(), file.fileno())
         if self.path is None:
             self.file.seek(0)
             shutil.copyfileobj(self.file, file)
-            file.flush()
-        _lead(file.fileno(), file.fileno())
         self.file.close()
         self.file, self.path, self.empty = file, path, empty
 

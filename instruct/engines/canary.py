@@ -94,7 +94,8 @@ def read_canary(folder: Path | None) -> Canary | None:
     try:
         canary = Canary(**json.loads(path.read_text(encoding="utf-8")))
         numbers = np.array([canary.places, canary.trained, canary.base, canary.computed or canary.base], dtype=float)
-        if numbers.shape[1] < 1 or not all(0 < place < len(canary.ids) for place in canary.places):
+        whole = all(type(number) is int and number >= 0 for number in [*canary.ids, *canary.places])
+        if not whole or numbers.shape[1] < 1 or not all(0 < place < len(canary.ids) for place in canary.places):
             raise ValueError
     except (ValueError, TypeError, IndexError):
         raise InputError(f"{path}: is damaged; restore it, or delete it to answer without the check") from None

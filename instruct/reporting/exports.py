@@ -17,8 +17,9 @@ from instruct.run.directory import RunDirectory
 from instruct.scores.claims import mirrored
 
 Row = dict[str, Any]
-# What makes a cell a formula to a spreadsheet (OWASP, CSV injection); tabs and line breaks are gone by then.
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+# What makes a cell a formula to a spreadsheet (OWASP, CSV injection): a sign at its start, or after a semicolon, which
+# ends a cell where a comma is the decimal sign.
+_FORMULA = re.compile(r"^(?=\s*[=+\-@＝＋－＠])|(?<=[;\t])(?=[=+\-@＝＋－＠])")
 
 
 def write_exports(run: RunDirectory, report: ReportData) -> list[Path]:
@@ -155,5 +156,5 @@ def cell(value: object) -> object:
 
 
 def harmless(text: str) -> str:
-    """Text after an apostrophe if a spreadsheet would take it for a formula."""
-    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+    """Text with an apostrophe before whatever a spreadsheet would take for a formula."""
+    return _FORMULA.sub("'", text)

@@ -41,10 +41,20 @@ _PROGRAM |= {"eval_do_concat_batches", "eval_use_gather_object", "prediction_los
 TRAIN_KEYS = FreeKeys(
     partial(_argument_types, "instruct.training.emo_config", "EMOConfig"),
     frozenset(_LOGS | _TRACKERS | _LOADING | _SAVING | _MACHINE | _PROGRAM),
+    (
+        "instruct/training/emo_config.py",
+        "trl/trainer/sft_config.py",
+        "trl/trainer/base_config.py",
+        "transformers/training_args.py",
+    ),
 )
 # Without evaluations: else the best one of these steps is kept.
 _SAVING_STEPS = {"save_strategy", "save_steps"}
-LORA_KEYS = FreeKeys(partial(_argument_types, "peft", "LoraConfig"), frozenset({"runtime_config"}))
+LORA_KEYS = FreeKeys(
+    partial(_argument_types, "peft", "LoraConfig"),
+    frozenset({"runtime_config"}),
+    ("peft/tuners/lora/config.py", "peft/config.py"),
+)
 
 
 def own_lora_names(section: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import pytest
 
 from instruct.base.errors import InstructError
 from instruct.base.files import new_folder, open_to_read, open_to_write, replace_folder, write_atomically
-from instruct.base.models import whole_folder
 
 
 def test_a_folder_is_replaced_after_its_files_reached_the_disk(tmp_path, monkeypatch):
@@ -48,12 +47,6 @@ def test_a_file_is_on_the_disk_before_its_name_is_and_both_when_it_returns(tmp_p
     assert re.fullmatch(r"\.report\.md\.[0-9a-f]{16}\.unfinished", temporary)
     assert others == [("rename", "report.md"), ("sync", tmp_path.name)]
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
-
-
-def test_a_folder_in_the_cache_is_on_the_disk_before_its_name_is(tmp_path, calls):
-    with whole_folder(tmp_path / "model") as making:
-        (making / "config.json").write_text("{}")
-    assert calls == [("sync", "config.json"), ("rename", "model"), ("sync", tmp_path.name)]
 
 
 def test_a_file_that_could_not_be_synced_leaves_the_old_one(tmp_path, monkeypatch):
@@ -107,22 +100,17 @@ def test_what_is_no_file_is_not_opened(tmp_path, kind, opened):
     assert not (tmp_path / "nothing").exists()
 
 
-@pytest.mark.slow
-def test_processes_with_one_number_in_two_containers_do_not_disturb_each_other(tmp_path):
+def test_a_device_or_a_pipe_is_written_to_and_never_replaced(tmp_path):
+    """/dev/stdout is the command's, also while what libraries print goes into a log."""
     code = (
-        "import os, pathlib, sys; from instruct.run.directory import *\n"
-        "assert os.getpid() == 1\n"
-        "folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
-        "for number in range(50):\n"
-        "    write_atomically(folder / 'shared.json', name * 100_000)\n"
-        "    with whole_run(folder / f'{name}{number}', {}): pass\n"
-        "sys.stdout.write('done')"
+        "from pathlib import Path\nfrom instruct.base.files import write_atomically\n"
+        "from instruct.base.output import run_guarded\n"
+        "def work():\n    for name in ('null', 'stdout'): write_atomically(Path('/dev', name), 'written')\n"
+        "run_guarded(work)"
     )
-    command = ["unshare", "--pid", "--fork", sys.executable, "-c", code, tmp_path]
-    if subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode:
-        pytest.skip("no PID namespace can be made here; run the tests as root")
-    processes = [subprocess.Popen([*command, name], stdout=subprocess.PIPE) for name in "abc"]
-    assert [process.communicate(timeout=120)[0] for process in processes] == [b"done"] * 3
-    assert (tmp_path / "shared.json").read_text() in {name * 100_000 for name in "abc"}
-    assert len([path for path in tmp_path.iterdir() if not path.name.startswith(".")]) == 151
-    assert not list(tmp_path.rglob(".*.unfinished"))
+    before = [os.lstat(f"/dev/{name}") for name in ("null", "stdout")]
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    with open(tmp_path / "out", "w") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file)
+    assert (printed.stdout, printed.stderr, (tmp_path / "out").read_text()) == ("written", "", "written")
+    assert [os.lstat(f"/dev/{name}").st_ino for name in ("null", "stdout")] == [each.st_ino for each in before]

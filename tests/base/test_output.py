@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from instruct.base.output import Result, printed_log, progress, progress_bar, run_guarded, say
+from instruct.base.output import Result, printed_log, progress, progress_bar, run_guarded, say, show
 
 
 @pytest.fixture
@@ -145,6 +145,13 @@ def test_what_a_verb_prints_is_a_document(instruct, tmp_path, monkeypatch, call,
     code, stdout, stderr = instruct(*call, "--json")
     assert (code, stderr) == (0, "")
     assert holds(json.loads(stdout))
+
+
+def test_control_characters_are_inert_in_a_document(capsys):
+    show(Result({"text": "\x1b[2J\x9b2J\u202e"}), json=True, quiet=False)
+    printed = capsys.readouterr().out
+    assert printed.replace("\n", "").isprintable()
+    assert json.loads(printed) == {"text": "\x1b[2J\x9b2J\u202e"}
 
 
 def test_quiet_lists_names(instruct, tmp_path, monkeypatch):

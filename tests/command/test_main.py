@@ -11,12 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 
-from instruct.base.output import run_guarded
-from instruct.command.flags import SECTIONS, split_overrides
-from instruct.command.main import make_parser, verbs_of
+from instruct.command.flags import SECTIONS
 from instruct.config import ExperimentConfig
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import JudgmentStore
@@ -49,23 +46,27 @@ def write_lines(path: Path, *rows: object) -> Path:
     return path
 
 
-@pytest.mark.parametrize("verb", [None, "run", "preview", "train", "generate", "judge", "report", "merge", "list"])
-def test_help_says_what_a_verb_does(instruct, verb):
-    code, stdout, _ = instruct(*([verb] if verb else []), "--help")
-    assert code == 0
-    assert "usage: instruct" in stdout
-    assert verb != "train" or "--train.learning_rate" in stdout
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["report", "--help"]])
-def test_help_imports_nothing_heavy(arguments):
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("--help", 0),
+        ("report --help", 0),
+        ("trian", 2),
+        ("train demo --modle x", 2),
+        ("train demo --trian.seed 1", 2),
+        ("train demo --data.limt 1", 2),
+        ("train demo --train.lerning_rate 1", 2),
+        ("train demo --lora.alhpa 1", 2),
+    ],
+)
+def test_help_and_an_error_of_typing_import_nothing_heavy(call, code):
     script = (
         "import sys\nfrom instruct.command.main import main\nsys.argv = ['instruct', *sys.argv[1:]]\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print('HEAVY', {'torch', 'transformers', 'vllm', 'datasets', 'pandas', 'matplotlib'} & set(sys.modules))"
+        "try:\n    code = main()\nexcept SystemExit as error:\n    code = error.code\n"
+        "print(code, {'torch', 'transformers', 'vllm', 'datasets', 'pandas', 'matplotlib'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
-    assert "HEAVY set()" in done.stdout
+    done = subprocess.run([sys.executable, "-c", script, *call.split()], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"{code} set()", done.stderr
 
 
 def test_sections_are_those_of_the_config():
@@ -73,87 +74,45 @@ def test_sections_are_those_of_the_config():
     assert {*SECTIONS, "name", "model", "cluster"} == set(ExperimentConfig.model_fields)
 
 
-def test_overrides_are_separated_from_arguments():
-    rest, overrides = split_overrides(
-        ["demo", "--train.max_steps", "4", "--lora", "null", "--name", "x", "--a.b=1", "y"]
-    )
-    assert rest == ["demo", "--name", "x", "y"]
-    assert overrides == ["--train.max_steps", "4", "--lora", "null", "--a.b=1"]
-
-
 @pytest.mark.parametrize(
-    ("rows", "line"),
+    ("call", "named"),
     [
-        ([GOOD, "{oops"], "my.jsonl, row 2: is not JSON"),
-        ([GOOD, 7], "my.jsonl, row 2: "),
-        ([{"instruction": "a", "response": "b"}], "my.jsonl, row 1: columns instruction, response match no format"),
-        ([GOOD, {"instruction": "a", "input": ""}], "my.jsonl, row 2: "),
-        ([{**GOOD, "output": " "}], "my.jsonl: all 1 responses are empty"),
+        ("train --data.files none.jsonl", "none.jsonl"),
+        ("train --data.card alpaca_gtp4", "alpaca_gpt4"),
+        ("train demo --train.lerning_rate 1", "learning_rate"),
+        ("train demo --train.max_steps many", "train.max_steps"),
+        ("train demo --trian.learning_rate 1", "train"),
+        ("train demo --data.limt 1", "limit"),
+        ("train demo --lora.r many", "lora.r"),
+        ("train demo --lora.r", "--lora.r"),
+        ("train demoo", "demoo"),
+        ("train demo --name ../elsewhere", "../elsewhere"),
+        ("train demo --model /nowhere/model", "/nowhere/model"),
+        ("train", "data"),
+        ("generate", "adapters"),
+        ("judge --judge smolm2_score", "smollm2_score"),
+        ("judge --judge alpaca_eval_gpt4", "costs money"),
+        ("judge --judge pandalm --judge autoj --judge-model m", "--judge-model"),
+        ("judge --candidate a.json --baseline b.json --output x", "--judge"),
+        ("run demo --from judge --until train", "--from"),
+        ("report nothing", "nothing/manifest.json"),
+        ("report --train.max_steps 3", "--train.max_steps"),
+        ("compare ~nosuchuser/x.csv b.csv", "home directory"),
+        ("evaluate runs/x --name y", "--name"),
+        ("generate --dry-run", "(a flag of run, bench)"),
     ],
 )
-def test_rows_that_cannot_be_trained_on_are_refused(instruct, tmp_path, rows, line):
-    write_lines(tmp_path / "my.jsonl", *rows)
-    assert line in refused(instruct("train", "--data.files", "my.jsonl"))
-    assert [path.name for path in tmp_path.iterdir()] == ["my.jsonl"]  # nothing half-written
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["train", "--data.files", "none.jsonl"], "none.jsonl: no such file"),
-        (["train", "--data.card", "alpaca_gtp4"], "unknown data card 'alpaca_gtp4' (nearest: alpaca_gpt4"),
-        (["train", "demo", "--train.lerning_rate", "1"], "unknown key 'train.lerning_rate' (nearest: learning_rate"),
-        (["train", "demo", "--trian.learning_rate", "1"], "unknown key 'trian' (nearest: train"),
-        (["train", "demo", "--data.limt", "1"], "unknown key 'data.limt' (nearest: limit"),
-        (["train", "demo", "--lora.r", "many"], "lora.r: "),
-        (["train", "demo", "--lora.r"], "--lora.r has no value"),
-        (["train", "demoo"], "demoo: no such config"),
-        (["train", "demo", "--name", "../elsewhere"], "'../elsewhere' is not a valid name"),
-        (["train", "demo", "--model", "/nowhere/model"], "/nowhere/model: not a model folder"),
-        (["train"], "data: no card and no files"),
-        (["generate"], "no run in runs/ has adapters"),
-        (["judge", "--judge", "smollm2_score"], "no run in runs/ has outputs"),
-        (["judge", "--judge", "smolm2_score"], "unknown judge 'smolm2_score' (nearest: smollm2_score"),
-        (
-            ["judge", "--judge", "alpaca_eval_gpt4"],
-            "alpaca_eval_gpt4 costs money; name the run to judge explicitly",
-        ),
-        (
-            ["judge", "--judge", "pandalm", "--judge", "autoj", "--judge-model", "m"],
-            "--judge-model takes a single --judge",
-        ),
-        (
-            ["judge", "--candidate", "a.json", "--baseline", "b.json", "--output", "x"],
-            "it takes --judge or --judge-model, --candidate",
-        ),
-        (
-            ["judge", "--judge", "pandalm", "--candidate", "a", "--baseline", "b", "--output", "x"],
-            "--candidate FILE.json",
-        ),
-        (["run", "demo", "--from", "judge", "--until", "train"], "--from judge comes after --until train"),
-        (["report"], "no run in runs/ has judgments.sqlite"),
-        (["report", "nothing"], "nothing/manifest.json: no such file"),
-        (["report", "--train.max_steps", "3"], "unexpected argument '--train.max_steps'"),
-    ],
-)
-def test_a_wrong_call_is_refused_with_exit_code_2(instruct, tmp_path, arguments, line):
-    assert line in refused(instruct(*arguments))
+def test_a_wrong_call_is_refused_with_exit_code_2(instruct, tmp_path, call, named):
+    assert named in refused(instruct(*call.split()))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_second_stage_begins_from_a_merged_adapter(instruct, tmp_path):
-    adapter = tmp_path / "runs" / "first" / "adapters" / "mle"
-    adapter.mkdir(parents=True)
-    (adapter / "adapter_config.json").write_text("{}")
-    call = instruct("train", "demo", "--name", "second", "--model", "runs/first/adapters/mle")
-    assert "runs/first/adapters/mle: is an adapter, not a model; merge it into its base first" in refused(call)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-@pytest.mark.parametrize("config", ["alpaca_emo", "paper/llama2_13b_evol"])
-def test_a_gpu_config_without_a_gpu_is_refused(instruct, tmp_path, config):
-    assert "needs a GPU and this machine has none; `instruct run" in refused(instruct("train", config))
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("call", ["compare {}.csv b.csv --unit-column id --metric acc --json", "train demo --name {}"])
+def test_a_name_that_is_not_utf_8_is_one_line(instruct, tmp_path, call):
+    name = os.fsdecode(b"\xff")
+    for file in (name, "b"):
+        (tmp_path / f"{file}.csv").write_text("id,acc\n1,1\n2,0\n")
+    refused(instruct(*call.format(name).split()))
 
 
 def test_a_model_without_an_lm_head_is_refused(instruct, tmp_path, tiny_model_folder):
@@ -168,30 +127,15 @@ def test_a_model_without_an_lm_head_is_refused(instruct, tmp_path, tiny_model_fo
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_invalid_yaml_file_is_refused(instruct, tmp_path):
-    (tmp_path / "broken.yaml").write_text("name: [unclosed\n")
-    assert "broken.yaml" in refused(instruct("train", "broken.yaml"))
-    (tmp_path / "empty.yaml").write_text("")
-    assert "empty.yaml" in refused(instruct("train", "empty.yaml"))
-
-
 def test_a_run_is_not_continued_with_a_different_config(instruct, tmp_path, tiny_model_folder):
     write_lines(tmp_path / "my.jsonl", GOOD, GOOD)
-    call = [
-        "train",
-        "--model",
-        tiny_model_folder,
-        "--data.files",
-        "my.jsonl",
-        "--objective",
-        "emo",
-        "--train.max_steps",
-    ]
-    assert instruct(*call, 1)[0] == 0
-    assert (tmp_path / "runs" / "train" / "adapters" / "emo" / "adapter_model.safetensors").is_file()
-    line = refused(instruct(*call, 2))
-    assert "runs/train/config.yaml: train.max_steps was 1 and is 2 now, but train/emo is finished" in line
-    assert line.endswith("choose another --name, restore the value, or replace what was made with --redo train")
+    call = ["train", "--model", tiny_model_folder, "--data.files", "my.jsonl", "--objective", "emo"]
+    assert instruct(*call, "--train.max_steps", 1)[0] == 0
+    weights = tmp_path / "runs" / "train" / "adapters" / "emo" / "adapter_model.safetensors"
+    before = weights.read_bytes()
+    line = refused(instruct(*call, "--train.max_steps", 2))
+    assert "runs/train/config.yaml: train.max_steps was 1 and is 2 now" in line
+    assert weights.read_bytes() == before
 
 
 def test_preview_shows_the_mask_the_counts_and_one_step(instruct, tmp_path, tiny_model_folder):
@@ -204,15 +148,6 @@ def test_preview_shows_the_mask_the_counts_and_one_step(instruct, tmp_path, tiny
     assert "one step (mle): loss" in stdout
     assert re.search(r"gradient norm [\d.]+, [\d.]+ s, [\d.]+ GiB$", stdout, re.MULTILINE)
     assert not (tmp_path / "runs").exists()
-
-
-def test_preview_breaks_no_line_of_a_row(instruct, tmp_path, tiny_model_folder):
-    answer = "one line of an answer, " * 12
-    write_lines(tmp_path / "my.jsonl", {**GOOD, "output": answer})
-    code, stdout, _ = instruct("preview", "--model", tiny_model_folder, "--data.files", "my.jsonl")
-    assert code == 0
-    assert answer in stdout
-    assert max(len(line) for line in stdout.splitlines() if line.startswith(("┃", "│"))) < 80
 
 
 def test_preview_brackets_every_answer_of_a_chat_without_colors(instruct, tmp_path, tiny_model_folder):
@@ -234,35 +169,6 @@ def test_preview_brackets_every_answer_of_a_chat_without_colors(instruct, tmp_pa
     assert "⟦<|user|>One?" in instruct(*call, "--train.train_on", "all_tokens")[1]
 
 
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        (
-            ("train_on", "answers"),
-            "train.train_on: unknown value 'answers'; use assistant_turns, last_turn, all_tokens",
-        ),
-        (
-            ("assistant_only_loss", "true"),
-            "train.assistant_only_loss has no effect on rows that this package tokenizes",
-        ),
-    ],
-)
-def test_an_unknown_mask_is_refused(instruct, tmp_path, tiny_model_folder, flag, message):
-    write_lines(tmp_path / "my.jsonl", GOOD)
-    call = ["preview", "--model", tiny_model_folder, "--data.files", "my.jsonl", f"--train.{flag[0]}", flag[1]]
-    assert message in refused(instruct(*call))
-
-
-def test_preview_refuses_a_length_that_cuts_answers_off(instruct, tmp_path, tiny_model_folder):
-    write_lines(tmp_path / "my.jsonl", *[{**GOOD, "output": "long " * 40}] * 10)
-    call = ["preview", "--model", tiny_model_folder, "--data.files", "my.jsonl", "--train.max_length", 64]
-    line = refused(instruct(*call))
-    assert "max_length 64 truncates 10 of 10 answers" in line
-    longest = re.search(r"the longest row has (\d+) tokens", line)
-    assert longest
-    assert int(longest[1]) > 200  # before the cut: a byte is a token
-
-
 def make_run(folder: Path, **answers: list[str]) -> RunDirectory:
     """A run with answers, as after `instruct generate`."""
     run = RunDirectory(folder)
@@ -281,20 +187,6 @@ def test_answers_whose_prompts_differ_are_named(instruct, tmp_path):
     make_run(tmp_path / "runs" / "one", emo=["a", "b"], mle=["a"])
     line = refused(instruct("judge", "--judge", "pandalm", "--base-url", "http://127.0.0.1:9/v1"))
     assert "answers mle: 1 prompt of the other side missing, first 'Question 1?'" in line
-    line = refused(instruct("judge", "--judge", "pandalm", "--base-url", "http://127.0.0.1:9/v1", "--candidate", "emo"))
-    assert "--candidate requires --baseline" in line
-    call = [
-        "judge",
-        "--judge",
-        "pandalm",
-        "--base-url",
-        "http://127.0.0.1:9/v1",
-        "--candidate",
-        "emo",
-        "--baseline",
-        "mlee",
-    ]
-    assert "mlee.json: no such answers; this run has emo, mle" in refused(instruct(*call))
 
 
 def test_the_newest_run_that_has_what_the_verb_needs_is_used(instruct, tmp_path):
@@ -383,12 +275,6 @@ def test_an_unknown_flag_names_the_nearest(instruct):
     assert "(nearest" not in instruct("doctor", "stray")[2]
 
 
-def test_flags_of_options_have_the_help_and_default_of_their_field(instruct):
-    text = " ".join(instruct("judge", "--help")[1].split())
-    assert "--orders {both,one} show each pair in both orders or in one (default: as the card says)" in text
-    assert "--engine {vllm,transformers,server}" in text
-
-
 def test_a_config_is_printed_with_its_flags_resolved(instruct, tmp_path):
     code, stdout, _ = instruct("config", "demo", "--train.max_steps", "3", "--name", "mine")
     content = yaml.safe_load(stdout)
@@ -403,14 +289,6 @@ def test_one_objective_leaves_out_comparisons_with_others(instruct):
     assert code == 0, stderr
     assert stderr.startswith("note: comparisons left out, because mle is the only system: emo against mle")
     assert yaml.safe_load(stdout)["comparisons"] in ([], [["mle", "baseline"]])
-
-
-def test_libraries_report_no_usage(monkeypatch):
-    names = ("HF_HUB_DISABLE_TELEMETRY", "VLLM_NO_USAGE_STATS")
-    for name in names:
-        monkeypatch.delenv(name, raising=False)
-    assert run_guarded(lambda: None) == 0
-    assert [os.environ.get(name) for name in names] == ["1", "1"]
 
 
 def test_the_module_is_the_command():
@@ -448,18 +326,6 @@ def test_a_changed_parser_reads_the_stored_replies_and_asks_nothing(instruct, tm
     assert len(requests()) == asked
 
 
-@pytest.mark.parametrize(
-    ("judge", "line"),
-    [
-        ("autoj", "judge autoj: needs its 13B weights (26 GB in bfloat16) and a GPU of 40 GB"),
-        ("alpaca_eval_gpt4", "judge alpaca_eval_gpt4: needs OPENAI_API_KEY"),
-    ],
-)
-def test_an_unavailable_judge_says_what_it_needs(instruct, tmp_path, judge, line):
-    make_run(tmp_path / "runs" / "it", emo=["a"], mle=["b"])
-    assert line in refused(instruct("judge", "runs/it", "--judge", judge))
-
-
 def test_list_shows_every_card_and_where_it_was_found(instruct, tmp_path):
     judge = tmp_path / "judges" / "autoj"
     judge.mkdir(parents=True)
@@ -483,9 +349,3 @@ def test_list_shows_every_card_and_where_it_was_found(instruct, tmp_path):
     assert all(name in stdout for name in ("alpaca_gpt4", "starter_eval"))
     make_run(tmp_path / "runs" / "mine", emo=["a"])
     assert "runs/mine" in instruct("list", "runs")[1]
-
-
-def test_a_default_is_named_once():
-    for verb in verbs_of(make_parser()).values():
-        for action in verb._actions:
-            assert (action.help or "").count("(default") <= 1, action.help

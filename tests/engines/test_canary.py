@@ -163,7 +163,14 @@ def test_a_damaged_file_is_refused(tmp_path):
     assert read_canary(None) is read_canary(tmp_path) is None
     CANARY.save(tmp_path)
     assert read_canary(tmp_path) == CANARY
-    for content in ({"ids": [1]}, {**asdict(CANARY), "places": [3, 4]}, {**asdict(CANARY), "trained": [-1.0]}):
+    changes = (
+        {"places": [3, 4]},
+        {"trained": [-1.0]},
+        {"ids": ["a"] * len(CANARY.ids)},
+        {"places": [1.5] * 2},
+        {"ids": 7},
+    )
+    for content in ({"ids": [1]}, [1], *({**asdict(CANARY), **change} for change in changes)):
         (tmp_path / FILE).write_text(json.dumps(content))
         with pytest.raises(InputError, match=r"canary\.json: is damaged; restore it"):
             read_canary(tmp_path)

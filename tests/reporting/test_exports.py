@@ -32,6 +32,7 @@ def judged(run, card, write_answers, judge_pairs):
         ("-emo", "'-emo"),
         ("\t=1", "'=1"),
         ("\r\n=1", "'=1"),
+        (";=1+1", ";'=1+1"),
         ("＝1", "'＝1"),
         ("emo=1", "emo=1"),
         (-1.5, -1.5),
