@@ -74,6 +74,8 @@ def _run(words: list[str], cwd: str, env: dict[str, str], printed: list[Path]) -
     os.environ.update(env)
     for descriptor, path in enumerate(printed, 1):
         os.dup2(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), descriptor)
+    sys.stdout = sys.__stdout__ = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     try:
         if words[0] == "-m":
             sys.argv = words[1:]

@@ -337,7 +337,7 @@ def prepare_streams() -> None:
             stream = open(os.devnull, "w")  # noqa: SIM115
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
-        if stream is getattr(sys, f"__{name}__"):  # else a test's, or a notebook's
+        if name != "stdin" and stream is getattr(sys, f"__{name}__"):  # else a test's, or a notebook's
             stream.reconfigure(errors="backslashreplace")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from instruct.base import models
 from instruct.base.models import ModelOptions, compute_dtype, pick_dtype
@@ -22,7 +23,6 @@ from instruct.engines.vllm import VLLMEngine, VLLMRewardEngine
 from instruct.judging.asking import Judge
 from instruct.judging.options import JudgeOptions
 from instruct.measuring.sampled import TextReader
-from instruct.phases.experiment import settle_dtype
 
 
 def never() -> str:
@@ -132,15 +132,6 @@ def test_training_computes_in_it(picked, trained_with):
     assert trainer.args.bf16 == (picked == "bfloat16")
 
 
-def test_full_fine_tuning_and_what_it_saves_and_merges(picked, trained_with):
-    from instruct.training.precision import weights_dtype
-
-    config, trainer = trained_with(lora=None)
-    assert weights_dtype(config.model, adapted=False) == "float32"  # the weights that train
-    assert trainer.args.bf16 == (picked == "bfloat16")
-    assert compute_dtype(config.model) == picked  # what is saved, and what an adapter is merged to
-
-
 def test_the_trainer_in_python_computes_in_it(picked, tmp_path):
     from instruct import EMOConfig
 
@@ -149,73 +140,30 @@ def test_the_trainer_in_python_computes_in_it(picked, tmp_path):
     assert not EMOConfig(str(tmp_path), use_cpu=True, bf16=False).bf16
 
 
-def test_estimates_follow_it(picked, trained_with):
-    from instruct.training.estimate import Sharding, disk_gib, memory_gib, model_network, shape_of
-
-    config, trainer = trained_with()
-    shape = shape_of(model_network(config.model), config.model.name)
-    fixed = config.computing_in("float32")
-    ratio = 1.0 if picked == "float32" else 0.5
-    weights = [
-        memory_gib(each.model, each.lora, shape, trainer.args, Sharding())["weights"] for each in (config, fixed)
-    ]
-    trained = sum(weight.numel() for weight in trainer.model.parameters() if weight.requires_grad) * 4 / 2**30
-    assert weights[0] - trained == pytest.approx(ratio * (weights[1] - trained), rel=0.2)
-    whole = [disk_gib(each.model, None, shape, 1) for each in (config, fixed)]
-    assert (whole[0] < whole[1]) == (picked == "bfloat16")
-
-
 # A run
 
 
-@pytest.fixture
-def experiment(tiny_experiment, instruct):
-    """The command on the tiny experiment, without a dtype; `run(picked)` as on a machine that picks that."""
-    import yaml
-
+def test_a_run_records_its_dtype_and_goes_on_in_it(tiny_experiment, instruct, monkeypatch):
+    """Begun without instructions for bfloat16, continued with them: nothing is trained, answered or judged again."""
     del tiny_experiment["model"]["dtype"]
     Path("config.yaml").write_text(yaml.safe_dump(tiny_experiment))
-
-    def run(*flags: str) -> tuple[int, str, str]:
-        return instruct("run", "config.yaml", *flags)
-
-    return run
-
-
-def test_a_run_records_its_dtype_and_goes_on_in_it(experiment, monkeypatch):
-    """Begun without instructions for bfloat16, continued with them: nothing is trained, answered or judged again."""
-    import yaml
-
     monkeypatch.setattr(models, "has_gpu", lambda: False)
     monkeypatch.setattr(models, "has_bfloat16_instructions", lambda: False)
-    code, printed, errors = experiment()
+    code, printed, errors = instruct("run", "config.yaml")
     assert code == 0, errors
     assert "LoRA rank 2, float32" in printed
     assert yaml.safe_load(Path("runs/mine/config.yaml").read_text())["model"]["dtype"] == "float32"
-    manifest = json.loads(Path("runs/mine/manifest.json").read_text())
-    steps = manifest["steps"]
-    assert steps["train/emo"]["inputs"]["options"]["model"]["dtype"] == "float32"
-    assert steps["answers"]["inputs"]["options"]["model"]["dtype"] == "float32"
+    steps = json.loads(Path("runs/mine/manifest.json").read_text())["steps"]
     judged = next(step for name, step in steps.items() if name.startswith("judge/"))
     assert judged["inputs"]["judge"]["dtype"] == judged["config"]["engine"]["dtype"] == "float32"
 
     monkeypatch.setattr(models, "has_bfloat16_instructions", lambda: True)
-    code, printed, errors = experiment()
+    code, printed, errors = instruct("run", "config.yaml")
     assert code == 0, errors
     again = json.loads(Path("runs/mine/manifest.json").read_text())["steps"]
     assert {name: step["started"] for name, step in again.items()} == {
         name: step["started"] for name, step in steps.items()
     }
-    code, _, errors = experiment("--model.dtype", "bfloat16")
+    code, _, errors = instruct("run", "config.yaml", "--model.dtype", "bfloat16")
     assert code == 2
     assert 'model.dtype was "float32" and is "bfloat16" now, but train/emo is finished' in errors
-
-
-def test_the_dtype_is_settled_once(picked, tiny_model, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    content = {"name": "t", "model": {"name": str(tiny_model)}}
-    assert settle_dtype(make_config(content, [], "test")).model.dtype == picked
-    asked = make_config(content, ["--model.dtype", "float16"], "test")
-    assert settle_dtype(asked) is asked
-    on_a_cluster = make_config({**content, "cluster": "ray"}, [], "test")
-    assert settle_dtype(on_a_cluster).model.dtype == picked  # so that a run moves there and back

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import re
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -31,12 +30,6 @@ def declared(monkeypatch):
     for extra in ("all", "lm-eval", "train"):  # sorted, as hatchling writes them
         metadata["Provides-Extra"] = extra
     monkeypatch.setattr(importlib.metadata, "metadata", lambda name: metadata)
-
-
-def test_requirements_are_told_apart_by_extra(declared):
-    assert list(machine.requirements()) == ["numpy>=2.0"]
-    assert list(machine.requirements("train")) == ["torch>=2.13"]
-    assert list(machine.requirements("vllm")) == []
 
 
 def test_the_installed_base_needs_no_torch():
@@ -90,19 +83,6 @@ def test_a_hint_installs_from_where_the_package_came(tmp_path, monkeypatch, sour
         (folder / "direct_url.json").write_text(json.dumps(source))
     monkeypatch.syspath_prepend(tmp_path)
     assert machine.pip_install(extra) == command
-
-
-def test_every_hint_is_of_that_function():
-    package = Path(instruct.__file__).parent
-    assert not [path for path in package.rglob("*.py") if re.search(r"(emo-instruct|PROJECT\})\[", path.read_text())]
-
-
-def test_a_missing_package_that_no_extra_installs_stays_a_traceback(declared):
-    def work():
-        raise ModuleNotFoundError("No module named 'unheard_of'", name="unheard_of")
-
-    with pytest.raises(ModuleNotFoundError):
-        run_guarded(work)
 
 
 def test_a_public_name_names_the_extra(declared, monkeypatch):

@@ -48,12 +48,3 @@ def test_emo_config_does_not_fall_back_to_the_cpu_of_a_machine_with_a_gpu(unusab
     assert EMOConfig("out", use_cpu=True).use_cpu
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert EMOConfig("out").use_cpu
-
-
-@needs_no_cuda
-def test_a_cuda_build_of_pytorch_on_a_machine_without_a_gpu_trains_on_the_cpu(monkeypatch):
-    monkeypatch.setattr(devices, "NVIDIA_DEVICES", ())
-    monkeypatch.setattr(
-        torch.accelerator, "current_accelerator", lambda check_available=False: None if check_available else "cuda"
-    )
-    assert EMOConfig("out").use_cpu

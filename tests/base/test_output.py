@@ -166,7 +166,7 @@ def test_a_run_whose_manifest_lacks_its_times_or_cannot_be_read_is_listed(instru
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "manifest.json").write_text(json.dumps(content), encoding="utf-8")
     text = instruct("list", "runs")[1]
-    assert "updated at an unknown time · done: nothing" in text
+    assert "runs/theirs" in text
     assert "manifest.json: is not a mapping; restore it or delete the run" in text
 
 

@@ -14,12 +14,9 @@ import pytest
 from instruct.base.errors import InputError
 from instruct.command.main import make_parser, verbs_of, with_flags
 from instruct.config import load_config, make_config
-from instruct.judging.interchange.annotation_files import read_annotations
 from instruct.judging.options import JudgeOptions
-from instruct.phases.bench import objectives_as_systems
 from instruct.phases.experiment import run_phases
 from instruct.phases.judge import compare_answers
-from instruct.reporting.gate import check_threshold
 from instruct.validation.validate import validate
 
 JUDGES = {
@@ -63,24 +60,12 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         lambda: compare_answers(ONE, TWO, "smollm2_score", base_url="http://h/v1", engine="transformers"),
         f"judge --judge smollm2_score --base-url http://h/v1 --engine transformers {ANSWERS}",
     ),
-    (
-        lambda: compare_answers(ONE, TWO, "smollm2_score", model="m"),
-        f"judge --judge smollm2_score --judge-model m {ANSWERS}",
-    ),
-    (lambda: check_threshold(101), "report --fail-under 101"),
-    (lambda: validate(None, "pandalm"), "validate --against pandalm"),
-    (
-        lambda: validate(None, "pandalm", replay=ONE, limit=0),
-        f"validate --against pandalm --replay {ONE} --limit 0",
-    ),
     (lambda: validate(JudgeOptions(card="autoj", model="m"), "pandalm", write_card=True),
      "validate --judge autoj --judge-model m --against pandalm --write-card"),
     (
         lambda: run_phases(load_config("demo"), True, first="judge", last="answer"),
         "run demo --from judge --until answer",
     ),
-    (lambda: objectives_as_systems(["emo", "emo"]), "bench demo --objectives emo,emo"),
-    (lambda: read_annotations(Path("none.json")), "report --annotations none.json --output run"),
 ]  # fmt: skip
 
 
@@ -90,7 +75,6 @@ def test_an_error_names_keys_in_python_and_flags_in_the_command(instruct, tmp_pa
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     for name in (ONE, TWO):
         Path(name).write_text(json.dumps([{"instruction": "Q?", "output": name}]))
-    Path("none.json").write_text(json.dumps([{"instruction": "Q?", "output_1": "a", "output_2": "b", "preference": 1}]))
     with pytest.raises(InputError) as caught:
         raising()
     assert "--" not in str(caught.value)
@@ -98,29 +82,6 @@ def test_an_error_names_keys_in_python_and_flags_in_the_command(instruct, tmp_pa
     code, _, stderr = instruct(*call.split())
     assert (code, stderr) == (2, f"instruct: {with_flags(str(caught.value), verb, verbs_of(make_parser()))}\n")
     assert "--" in stderr
-
-
-def test_a_config_for_a_gpu_names_the_one_for_a_cpu(instruct, monkeypatch):
-    import torch
-
-    from instruct.phases.train import check_gpu
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "`instruct run open_ended_smollm2` is this" in instruct("train", "open_ended")[2]
-    assert "`instruct run demo` is for a CPU" in instruct("train", "evol_emo")[2]
-    for name in ("continual_llama-7b", "open_ended_ptb"):  # as recipes call their runs
-        small = f"{name.rpartition('_')[0]}_smollm2"
-        with pytest.raises(InputError, match=f"`instruct run {small}` is this experiment for a CPU"):
-            check_gpu(name, needs_gpu=True, use_cpu=False)
-
-
-def test_a_model_that_a_recipe_makes_names_the_recipe(instruct, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, _, stderr = instruct("run", "oracle_smollm2", "--dry-run")
-    assert code == 2
-    assert "runs/oracle_smollm2-start: is not there yet; the recipe makes it: python recipes/oracle.py" in stderr
-    assert stderr.count("is not there yet") == 1
-    assert "recipe makes it: python recipes/small_model.py" in instruct("train", "small_model")[2]
 
 
 @pytest.mark.parametrize("section", ["data", "answers"])
@@ -140,13 +101,3 @@ def test_a_data_set_that_is_out_of_reach_names_the_key_for_files(section, monkey
     rows = RowReader(load_dataset_card("alpaca_gpt4")).raw_rows()
     with pytest.raises(InputError, match=rf"in place of the data set \({section}\.files\)"):
         next(rows) if section == "data" else load_eval_set("alpaca_eval")
-
-
-def test_the_name_of_a_run_is_for_a_file_that_starts_one(instruct, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert "--name: is for the run that a YAML file starts" in instruct("evaluate", "runs/x", "--name", "y")[2]
-    assert "unrecognized arguments: --dry-run (a flag of run, bench)" in instruct("generate", "--dry-run")[2]
-    assert "unrecognized arguments: --out cards (nearest: --output" in instruct("compare", "a", "--out", "cards")[2]
-    (tmp_path / "base.yaml").write_text("name: base\nsystems: {base: {objective: none}}\n")
-    stderr = instruct("generate", "base.yaml", "--name", "mine", "--answers.files", "none.jsonl")[2]
-    assert "none.jsonl: no such file" in stderr

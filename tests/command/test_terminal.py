@@ -106,16 +106,3 @@ def test_vllm_shows_nothing(config, smollm2):
     shown("-m", "instruct", "train", config)
     check(shown("-m", "instruct", "generate", "runs/mine", "--answers.generation.engine", "vllm"))
     assert "vllm" in Path("runs/mine/log.txt").read_text()
-
-
-@pytest.mark.slow
-def test_a_recipe_is_a_command(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    recipe = ROOT / "recipes" / "alpaca_emo.py"
-    found = shown(recipe, "--config", "demo", "--train.max_steps", "2", "--answers.limit", "2")
-    check(found)
-    assert sum(bool(STEP.fullmatch(line)) for line in found) == 2
-    for flags, code, line in ((["--help"], 0, "usage: "), (["--nothing"], 2, "instruct: unrecognized arguments: --no")):
-        ended, printed = run_in_terminal([sys.executable, recipe, *flags], tmp_path, dict(os.environ))
-        assert ended == code
-        assert printed.startswith(line)

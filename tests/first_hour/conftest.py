@@ -136,8 +136,3 @@ def strict_editor(user) -> str:
     user.writes("judges/strict_editor/judge.yaml", CARD)
     user.writes("judges/strict_editor/prompt.txt", PROMPT)
     return "strict_editor"
-
-
-@pytest.fixture
-def no_wrong_words() -> Callable[[str], None]:
-    return check_words

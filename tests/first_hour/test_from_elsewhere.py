@@ -1,8 +1,6 @@
-"""Answers and verdicts made elsewhere: two files judged with one command, AlpacaEval's annotations as a report."""
+"""Verdicts made elsewhere: AlpacaEval's annotations as a report."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
@@ -33,35 +31,10 @@ def annotations(*left_out: str) -> list[dict[str, object]]:
     return [{key: value for key, value in row.items() if key not in left_out} for row in rows]
 
 
-def test_two_files_of_answers_are_compared_with_one_command(user, says, smollm2):
-    user.writes("ours.json", outputs("our_model", OURS))
-    user.writes("theirs.json", outputs("their_model", ["No idea."] * 4))
-    says(user.types("list", "runs"), "no runs in ./runs yet; make one: instruct run demo, or instruct judge")
-    files = ["--candidate", "ours.json", "--baseline", "theirs.json", "--output", "runs/two"]
-    judged = user.types("judge", "--judge", "smollm2_score", *files)
-    says(
-        judged,
-        "too few pairs to compare ours with theirs: weighted win rate",
-        "n = 4",
-        "This judge is for trying things out",
-    )
-    assert "upstream" not in judged
-    document = user.types("report", "runs/two", "--json", "--quiet")
-    assert json.loads(document)["systems"][0]["generator"] == "our_model"
-    user.reads("runs/two/report/report.md")
-
-    short = user.writes("short.json", outputs("their_model", ["No idea."] * 4)[:3])
-    refused = user.types("judge", "--judge", "smollm2_score", *files[:3], short.name, "--output", "runs/x", code=2)
-    says(refused, "instruct: answers short: 1 prompt of the other side missing, first 'What is two plus two?'")
-    assert not (user.folder / "runs/x").exists()
-
-
 def test_annotations_become_a_report(user, says):
     user.writes("annotations.json", annotations())
     told = user.types("report", "--annotations", "annotations.json", "--output", "runs/theirs")
-    says(told, "alpaca_eval_gpt4: too few pairs to compare our_model with their_model: win rate 75 %", "n = 4")
-    says(told, "note: these verdicts were read from a file, not made in this run")
-    says(told, "page: runs/theirs/report/report.html")
+    says(told, "our_model with their_model: win rate 75 %", "n = 4", "page: runs/theirs/report/report.html")
     report = user.reads("runs/theirs/report/report.md")
     says(report, "our_model", "their_model")
     assert "starter_eval" not in report
@@ -71,12 +44,7 @@ def test_annotations_become_a_report(user, says):
     user.writes("bare.json", annotations("output_1", "output_2"))
     user.writes("ours.json", outputs("our_model", OURS))
     user.writes("theirs.json", outputs("their_model", ["No idea."] * 4))
-    bare = user.types("report", "--annotations", "bare.json", "--output", "runs/bare")
-    assert "longer than" not in bare
+    assert "longer than" not in user.types("report", "--annotations", "bare.json", "--output", "runs/bare")
     texts = ["--outputs", "ours.json", "--reference", "theirs.json"]
     whole = user.types("report", "--annotations", "bare.json", *texts, "--output", "runs/whole")
-    says(whole, "the winner's answers" if "the winner's" in whole else "longer than those of their_model")
-    says(
-        user.types("report", "--annotations", "none.json", "--output", "runs/n", code=2),
-        "instruct: none.json: no such file",
-    )
+    assert "the winner's answers" in whole or "longer than those of their_model" in whole

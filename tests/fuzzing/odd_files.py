@@ -8,11 +8,7 @@ import csv
 import io
 import json
 import math
-import os
-import sqlite3
-import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -39,41 +35,21 @@ VALUES = st.recursive(
 )
 
 
-JUDGMENT_COLUMNS = (
-    "judge", "candidate", "baseline", "pair", "instruction", "dataset", "position", "key", "verdict", "reason",
-    "preference", "ratings", "trimmed",
-)  # fmt: skip
-COMPLETION_COLUMNS = (
-    "key", "text", "label_logprobs", "finish_reason", "prompt_tokens", "completion_tokens", "choice", "model",
-)  # fmt: skip
-
-
 @st.composite
 def files(draw: st.DrawFn, suffixes: Sequence[str], valid: Sequence[Any]) -> tuple[str, bytes]:
     """One of the suffixes, and the content of such a file: a valid one, a changed one, or an arbitrary one.
 
     Args:
-        valid: the content of valid files; for `.sqlite` functions that return their bytes, for `.zip` their bytes.
+        valid: the content of valid files.
     """
-    suffix = draw(st.sampled_from(suffixes))
-    chosen = draw(st.sampled_from(valid))
-    if suffix == ".sqlite":
-        database = chosen()
-        kind = draw(st.sampled_from(["cells", "cells", "schema", "bytes", "arbitrary"]))
-        if kind in ("cells", "schema"):
-            return suffix, draw(changed_database(database, kind))
-    elif suffix == ".zip":
-        database, kind = chosen, draw(st.sampled_from(["valid", "bytes", "bytes", "arbitrary bytes"]))
-    else:
-        kind = draw(st.sampled_from(["valid", *["changed"] * 5, "bytes", "bytes", "arbitrary", "arbitrary bytes"]))
-        if kind != "arbitrary bytes":
-            content = chosen if kind in ("valid", "bytes") else draw(changed(chosen) if kind == "changed" else VALUES)
-            database = written(content, suffix, draw)
-    if kind == "bytes":
-        database = draw(changed_bytes(database))
-    elif kind == "arbitrary bytes" or (suffix == ".sqlite" and kind == "arbitrary"):
-        database = draw(st.binary(max_size=60))
-    return suffix, database
+    suffix, content = draw(st.sampled_from(suffixes)), draw(st.sampled_from(valid))
+    kind = draw(st.sampled_from([*["changed"] * 5, "bytes", "bytes", "arbitrary", "arbitrary bytes"]))
+    if kind == "arbitrary bytes":
+        return suffix, draw(st.binary(max_size=60))
+    if kind != "bytes":
+        content = draw(changed(content) if kind == "changed" else VALUES)
+    whole = written(content, suffix, draw)
+    return suffix, draw(changed_bytes(whole)) if kind == "bytes" else whole
 
 
 @st.composite
@@ -117,9 +93,6 @@ def written(content: Any, suffix: str, draw: st.DrawFn) -> bytes:
         writer.writerow(columns)
         writer.writerows([row.get(column, "") for column in columns] for row in rows)
         return text.getvalue().encode("utf-8", "surrogatepass")
-    if suffix == ".txt":
-        rows = content if isinstance(content, list) else [content]
-        return "".join(f"{row}\n" for row in rows).encode("utf-8", "surrogatepass")
     if suffix == ".yaml" and draw(st.booleans()):
         return yaml.safe_dump(content, allow_unicode=draw(st.booleans()), sort_keys=False).encode(
             errors="surrogatepass"
@@ -155,39 +128,3 @@ def changed_bytes(draw: st.DrawFn, content: bytes) -> bytes:
         piece = draw(st.just(b"") | st.sampled_from(PIECES) | st.binary(min_size=1, max_size=4))
         content = content[:start] + (b"" if draw(st.integers(0, 9)) == 0 else piece + content[end:])
     return content
-
-
-@st.composite
-def changed_database(draw: st.DrawFn, database: bytes, kind: str) -> bytes:
-    """A store with other values in some cells, or with other tables, columns or versions."""
-    tables = {"judgments": JUDGMENT_COLUMNS, "completions": COMPLETION_COLUMNS, "spending": ("key", "judge", "usd")}
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "store.sqlite")
-        Path(path).write_bytes(database)
-        with contextlib.closing(sqlite3.connect(path)) as db:
-            for _ in range(draw(st.integers(1, 3))):
-                table = draw(st.sampled_from(sorted(tables)))
-                column = draw(st.sampled_from(tables[table]))
-                with contextlib.suppress(sqlite3.Error, UnicodeEncodeError, OverflowError):
-                    if kind == "cells":
-                        value = draw(
-                            st.sampled_from([each for each in ODD if not isinstance(each, list | dict)]) | TEXTS
-                        )
-                        if draw(st.integers(0, 3)) == 0:
-                            value = json.dumps(draw(VALUES))
-                        where = draw(st.sampled_from(["", "WHERE rowid = 1", "WHERE rowid = 2"]))
-                        db.execute("PRAGMA ignore_check_constraints = ON")
-                        cast = "CAST(x'ff00fe' AS TEXT)" if draw(st.integers(0, 9)) == 0 else "?"
-                        db.execute(f"UPDATE {table} SET {column} = {cast} {where}", [value] if cast == "?" else [])
-                    else:
-                        version = draw(st.sampled_from([0, 1, 2, 3, 4, 99]))
-                        statements = [
-                            f"DROP TABLE {table}", f"ALTER TABLE {table} RENAME TO x", f"DELETE FROM {table}",
-                            f"ALTER TABLE {table} DROP COLUMN {column}", f"PRAGMA user_version = {version}",
-                            f"ALTER TABLE {table} RENAME COLUMN {column} TO x", "CREATE TABLE x (a)",
-                            "CREATE TABLE leases (a)",
-                            f"DROP TABLE {table}; CREATE VIEW {table} AS SELECT 1",
-                        ]  # fmt: skip
-                        db.executescript(draw(st.sampled_from(statements)))
-                db.commit()
-        return Path(path).read_bytes()

@@ -1,21 +1,21 @@
-"""The readers of files that a user may bring,
-each with valid files and a check that all of a file is accounted for."""
+"""The readers of files that a user may bring, each with valid files and a check that all of a file is accounted for."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
 import json
 import math
 import shutil
-import sqlite3
 import tempfile
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
-from measured_readers import MEASURED_READERS
-from reading import ROWS, Reader, fixed, rows_in
 
 from instruct.analysis.outcomes import candidate_is_second
 from instruct.config import load_config
@@ -42,6 +42,46 @@ from instruct.validation.judge_labels import load_labels
 from instruct.validation.published import read_published
 
 ROOT = Path(__file__).resolve().parents[2]
+ROWS = (".json", ".jsonl")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader of files.
+
+    Attributes:
+        suffixes: of the files that it reads.
+        valid: the content of valid files: rows, a mapping, or the bytes of a database.
+        read: reads the file at a path, in a folder of its own; asserts that everything is accounted for.
+        other: what an error may name instead, such as a file that the file itself names.
+        several_problems: whether everything that is wrong is reported at once, each on a line.
+    """
+
+    suffixes: tuple[str, ...]
+    valid: tuple[Any, ...]
+    read: Callable[[Path], None]
+    other: tuple[str, ...] = ()
+    several_problems: bool = False
+
+
+def rows_in(path: Path) -> int:
+    """The rows of a file that was read without an error, counted in another way than the reader does."""
+    if path.suffix == ".csv":
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return sum(1 for record in csv.reader(file) if record) - 1
+    text = path.read_bytes().decode("utf-8-sig")
+    if path.suffix == ".json":
+        with contextlib.suppress(ValueError):
+            content = json.loads(text)
+            return len(content) if isinstance(content, list) else 1
+    return sum(1 for each in text.split("\n") if each.strip())
+
+
+def fixed(content: object, name: str) -> Path:
+    """A valid file next to the one that is fuzzed, in the folder above its own."""
+    path = Path(tempfile.gettempdir()) / name
+    path.write_text(json.dumps(content))
+    return path
 
 
 def annotation(number: int, preference: object = 2, **more: object) -> dict[str, object]:
@@ -204,11 +244,6 @@ def read_difficulty(path: Path) -> None:
     assert found.note
 
 
-def read_difficulty_prompts(path: Path) -> None:
-    found = length_controlled_win_rate(WEIGHTED, fixed(BY_INDEX, "difficulty.json"), path)
-    assert found.note
-
-
 def read_human_labels(path: Path) -> None:
     run = import_into_run(fixed([annotation(n, 1 + n % 2) for n in range(6)], "annotations.json"), path.parent / "run")
     try:
@@ -235,31 +270,6 @@ def read_prices(path: Path) -> None:
     finally:
         shutil.rmtree(path.parent / "judges")
     assert price is None or min(price.input, price.output) >= 0
-
-
-def _database() -> bytes:
-    """The store of a run with verdicts in both orders and their replies."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "annotations.json"
-        path.write_text(json.dumps([annotation(n, 1 + n % 2) for n in range(3)]))
-        run = import_into_run(path, Path(folder) / "run")
-        with contextlib.closing(sqlite3.connect(run.store)) as db:
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            db.execute("PRAGMA journal_mode = DELETE")
-        return run.store.read_bytes()
-
-
-def read_store(path: Path) -> None:
-    run = RunDirectory(path.parent)
-    run.start({"name": "run", "systems": {}, "comparisons": []})
-    try:
-        accounted(run)
-        with JudgmentStore(run.store) as store:
-            keys = {j.key for each in store.comparisons() for j in store.judgments(each)}
-            store.completions(keys)
-    finally:
-        for file in (run.manifest_path, run.folder / "config.yaml"):
-            file.unlink()
 
 
 CARD = yaml.safe_load((ROOT / "tests" / "judges" / "smollm2_labels" / "judge.yaml").read_text())
@@ -373,15 +383,7 @@ READERS = {
         (".json",), ([annotation(n, 1 + n % 2) for n in range(3)], WEIGHTED), read_judge_labels
     ),
     "difficulties": Reader((".csv", *ROWS), (DIFFICULTIES, BY_INDEX), read_difficulty),
-    "prompts of the difficulties": Reader(
-        (*ROWS, ".csv"),
-        ([{"instruction": f"Question {n}?"} for n in range(6)],),
-        read_difficulty_prompts,
-        ("difficulty.json",),
-    ),
     "human labels": Reader(ROWS, (LABELS, SAMPLE), read_human_labels),
     "config": Reader((".yaml",), (CONFIG,), read_config, several_problems=True),
     "prices": Reader((".yaml",), (PRICES,), read_prices, ("judges/prices.yaml",)),
-    "store": Reader((".sqlite",), (_database,), read_store),
-    **MEASURED_READERS,
 }

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from measured_readers import MEASURED_READERS
 from odd_files import files, written
 from readers import READERS, Reader
 
@@ -55,18 +54,14 @@ def test_a_reader_reads_its_valid_files(name, tmp_path, monkeypatch):
 
     suffix = reader.suffixes[0]
     for valid in reader.valid:
-        content = valid() if callable(valid) else valid
-        whole = content if isinstance(content, bytes) else written(content, suffix, lambda _: True)
-        assert check_file(reader, suffix, whole, tmp_path) == 0
+        assert check_file(reader, suffix, written(valid, suffix, lambda _: True), tmp_path) == 0
 
 
-# What instruct writes itself.
-WRITTEN_HERE = {"store", "continuations", *MEASURED_READERS}
 REPEATED = [
     (name, suffix)
     for name, reader in READERS.items()
     for suffix in reader.suffixes
-    if name not in WRITTEN_HERE and suffix in (".json", ".jsonl", ".csv", ".yaml")
+    if name != "continuations"  # which instruct writes itself
 ]
 
 
@@ -94,7 +89,7 @@ def test_a_reader_refuses_a_key_that_is_there_twice(name, suffix, tmp_path, monk
 def check_file(reader: Reader, suffix: str, content: bytes, above: str | Path) -> int:
     """Bring a file to a reader, in a new folder below `above`; returns the exit code."""
     with tempfile.TemporaryDirectory(dir=above) as folder:
-        path = Path(folder, f"judgments{suffix}" if suffix == ".sqlite" else f"brought{suffix}")
+        path = Path(folder, f"brought{suffix}")
         path.write_bytes(content)
         with contextlib.chdir(folder):
             code, error = ending(lambda: reader.read(path))
@@ -108,10 +103,8 @@ def check_file(reader: Reader, suffix: str, content: bytes, above: str | Path) -
         for line in lines:
             assert line.isprintable()
             assert any(name in line for name in (path.name, *reader.other)), error
-        if suffix != ".sqlite":  # SQLite's own files, and a store of an earlier version, may have been changed
-            left = {each.name for each in Path(folder).iterdir()} - {path.name, "prompt.txt", "pairs.json"}
-            assert not left
-            assert path.read_bytes() == content
+        assert not {each.name for each in Path(folder).iterdir()} - {path.name, "prompt.txt", "pairs.json"}
+        assert path.read_bytes() == content
         return code
 
 

@@ -295,5 +295,5 @@ def test_a_template_of_a_task_reaches_no_code(tmp_path, documented, key):
 def test_tasks_are_listed(instruct, documented):
     code, stdout, _ = instruct("list", "tasks")
     assert code == 0
-    assert "2 shots · from csv · licence: Apache-2.0 · data/tasks/mood.yaml" in stdout
-    assert "8 shots · from CogComp/trec" in stdout
+    assert "shots: 2 · source: csv · licence: Apache-2.0 · path: data/tasks/mood.yaml" in stdout
+    assert "shots: 8 · source: CogComp/trec" in stdout

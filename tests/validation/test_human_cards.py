@@ -158,7 +158,6 @@ def test_sets_are_listed_with_the_data(folder):
     card(folder)
     (folder / "wrong.yaml").write_text("name: wrong\n")
     out = render_text(listed("data"), "data")
-    assert "pandalm\n  human labels · 999 pairs · licence: Apache-2.0" in out
-    assert "mine\n  human labels · number of pairs unknown · licence: none · data/human/mine.yaml" in out
-    assert "faireval\n  human labels · 80 pairs" in out
-    assert "wrong\n  data/human/wrong.yaml: the key 'description' is missing" in out
+    assert "pandalm\n  purpose: human labels · rows: 999 · licence: Apache-2.0" in out
+    assert "mine\n  purpose: human labels · licence: none · path: data/human/mine.yaml" in out
+    assert "wrong\n  error: data/human/wrong.yaml: the key 'description' is missing" in out

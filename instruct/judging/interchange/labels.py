@@ -62,7 +62,11 @@ def labels_of(rows: Iterable[RawRow]) -> LabelScores:
     seen: dict[tuple[str, str, str, str], RawRow] = {}
     for row in rows:
         label = validated(Label, row.fields, row.place)
-        names, score = (file_name(label.candidate), file_name(label.baseline)), _SCORES[label.label]
+        try:
+            names = file_name(label.candidate), file_name(label.baseline)
+        except InputError as error:
+            raise InputError(f"{row.place}: {error}") from None
+        score = _SCORES[label.label]
         if names not in scores and names[::-1] in scores:
             names, score = names[::-1], 1 - score
         earlier = seen.setdefault((*names, label.instruction, label.annotator), row)

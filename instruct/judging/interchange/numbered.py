@@ -53,7 +53,7 @@ def read_numbered(rows: Sequence[RawRow], pairs: int, order: Order) -> tuple[str
     verdicts: dict[tuple[int, str], FileVerdict] = {}
     for line, row in enumerate(rows):
         shown: Any = row.fields.get("order") if layout == TABLE else order
-        if shown not in POSITIONS:
+        if not isinstance(shown, str) or shown not in POSITIONS:
             raise InputError(f"{row.place}: order: {one_line(repr(shown), 60)} must be first or swapped")
         value = str(row.fields.get(number)) if number else str(line)
         pair = int(value) if value.isdecimal() else -1
