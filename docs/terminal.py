@@ -1,6 +1,6 @@
 """Take the README's picture of a terminal: a command, run in a terminal of 96 columns, and what it prints.
 
-instruct import alpaca-7b.alpaca_eval_gpt4.annotations.json --output runs/alpaca_7b  # see docs/results/alpaca_7b
+instruct report --annotations alpaca-7b.alpaca_eval_gpt4.annotations.json --output runs/alpaca_7b
 python docs/terminal.py instruct report runs/alpaca_7b
 """
 
