@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
@@ -15,15 +16,24 @@ from instruct.base.output import Result, prepare_streams, run_guarded
 from instruct.command import experiments, judging, reports, tools
 from instruct.command.flags import OVERRIDES, SECTIONS, VERBOSE, split_overrides
 
+# The verbs in the order of the work.
+GROUPS = {
+    "train": ("run", "config", "preview", "train", "bench", "check", "merge"),
+    "judge and compare": ("generate", "evaluate", "judge", "validate", "report", "compare", "power"),
+    "look": ("list", "doctor"),
+}
+
 
 def make_parser() -> argparse.ArgumentParser:
     """The command's parser; `verb` is the verb that was called, and `function` does its work."""
     parser = argparse.ArgumentParser(
         prog="instruct",
+        usage="instruct [-h] [--version] VERB ...",
         description="Instruction-tune a model with an objective beyond cross-entropy and measure whether it improved.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"instruct {metadata.version('emo-instruct')}")
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    verbs = parser.add_subparsers(prog="instruct", dest="verb", required=True, metavar="VERB", help=argparse.SUPPRESS)
 
     def verb(function: Any, text: str, epilog: str | None = None) -> argparse.ArgumentParser:
         name = function.__name__.partition("_")[0]
@@ -37,6 +47,13 @@ def make_parser() -> argparse.ArgumentParser:
 
     for group in (experiments, judging, reports, tools):
         group.add_verbs(verb)
+    lines = [parser.description or ""]
+    for title, names in GROUPS.items():
+        lines += ["", f"{title}:"]
+        for name in names:
+            text = f"{name:<9} {verbs.choices[name].description}"
+            lines += textwrap.wrap(text, 90, initial_indent="  ", subsequent_indent=" " * 12)
+    parser.description = "\n".join(lines)
     return parser
 
 

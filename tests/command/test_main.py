@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from instruct.command.flags import SECTIONS
+from instruct.command.main import make_parser, verbs_of
 from instruct.config import ExperimentConfig
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import JudgmentStore
@@ -331,3 +332,13 @@ def test_list_shows_every_card_and_where_it_was_found(instruct, tmp_path):
     assert all(name in stdout for name in ("alpaca_gpt4", "starter_eval"))
     make_run(tmp_path / "runs" / "mine", emo=["a"])
     assert "runs/mine" in instruct("list", "runs")[1]
+
+
+def test_help_lists_every_verb_once_in_the_order_of_the_work(instruct):
+    code, out, _ = instruct("--help")
+    verbs = re.findall(r"^  ([a-z]+)  +\S", out, re.MULTILINE)
+    assert code == 0
+    assert sorted(verbs) == sorted(verbs_of(make_parser()))
+    assert verbs[0] == "run"
+    assert verbs.index("train") < verbs.index("generate") < verbs.index("judge") < verbs.index("report")
+    assert len(out.splitlines()) < 50
