@@ -20,7 +20,7 @@ from typing import Any
 from instruct.analysis.clusters import row_cluster
 from instruct.base.errors import InputError, one_line
 from instruct.base.parsing import parse_json
-from instruct.logs.source import LARGEST, Source, mapping, numbers
+from instruct.logs.source import Source, mapping, numbers
 from instruct.scores.scores import Row, Scores, listed
 
 _SCHEMA = 2
@@ -77,14 +77,6 @@ def _read_archive(path: Path, cluster: str | None) -> Scores:
     with archive:
         # A sample that was written again is there twice; the last one counts.
         members = {member.filename: member for member in archive.infolist()}
-        for name, member in members.items():
-            if name.startswith("/") or ".." in name.replace("\\", "/").split("/"):
-                raise InputError(f"{path}: has the name {one_line(name, 60)!r} outside of it; download the log again")
-            if member.file_size > LARGEST:
-                raise InputError(
-                    f"{path}, {one_line(name, 60)}: unpacks to {member.file_size >> 20:,} MiB, more than "
-                    f"{LARGEST >> 20:,}; evaluate again without what the samples store"
-                )
         # Of an evaluation that has not ended there is only what it began with.
         header = members.get("header.json", members.get("_journal/start.json"))
         if header is None:

@@ -1,12 +1,9 @@
-"""A file that may be a tool's log: what is in it, read once and within limits."""
+"""A file that may be a tool's log: what is in it, read once."""
 
 from __future__ import annotations
 
 import contextlib
-import gzip
-import itertools
 import math
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,12 +12,6 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.data.sources import SUFFIXES, RawRow, read_file
-
-# Larger files, and members of archives, of one JSON value are not read, which would take several times their size of
-# memory.
-LARGEST = 1 << 30
-# So many bytes at most come out of one compressed by gzip.
-_MOST_PACKED = 1032
 
 
 @dataclass(frozen=True)
@@ -55,7 +46,6 @@ class Source:
     @cached_property
     def _json(self) -> list[RawRow]:
         """The rows of a JSON file, which is parsed as a whole."""
-        self._check_size()
         return list(read_file(self.path))
 
     @cached_property
@@ -79,19 +69,6 @@ class Source:
     def first(self) -> dict[str, Any]:
         """The fields of the first row; of a JSON file with one object that object; {} of other files."""
         return {} if self.suffix not in SUFFIXES or self.problem else next(self.rows()).fields
-
-    def _check_size(self) -> None:
-        size = self.path.stat().st_size
-        if self.path.suffix.lower() == ".gz" and size * _MOST_PACKED > LARGEST:
-            with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(self.path) as file:
-                size = sum(
-                    map(len, itertools.takewhile(bool, map(file.read, itertools.repeat(1 << 20, LARGEST >> 20))))
-                )
-        if size >= LARGEST:
-            raise InputError(
-                f"{self.path}: has {size >> 20:,} MiB of JSON or more, {LARGEST >> 20:,} is too much; split it, or "
-                "write JSON lines"
-            )
 
 
 def mapping(content: dict[str, Any], *names: str) -> dict[str, Any]:
