@@ -1,4 +1,4 @@
-"""Agreement of two raters, or of several judges, on the same pairs: Cohen's kappa, precision, recall and F1."""
+"""Agreement of two raters, or of several judges, on the same pairs, and Cohen's kappa."""
 
 from __future__ import annotations
 
@@ -65,19 +65,6 @@ def kappa_interval(tables: NDArray[Any], clusters: NDArray[np.intp]) -> list[flo
     if interval and min(np.count_nonzero(total.sum(axis)) for axis in (0, 1)) == 1:
         return [0.0, 0.0]  # who always says the same has a kappa of 0, whatever the labels are
     return interval and [end / 100 for end in interval]
-
-
-def macro(table: NDArray[Any]) -> Array:
-    """Mean precision, recall and F1 of the classes that have a label, as scikit-learn's; shape (3,).
-
-    Args:
-        table: the pairs by label and verdict, shape (k, k).
-    """
-    right, labels, verdicts = np.diagonal(table), table.sum(axis=1), table.sum(axis=0)
-    occurs = labels > 0
-    figures = [right / np.maximum(whole, 1) for whole in (verdicts, labels, (labels + verdicts) / 2)]
-    means: Array = np.stack(figures)[:, occurs].mean(axis=1)
-    return means
 
 
 def agreements(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> list[PairAgreement]:

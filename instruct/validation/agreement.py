@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.agreement import defined, kappa, kappa_interval, macro, tables
+from instruct.analysis.agreement import defined, kappa, kappa_interval, tables
 from instruct.analysis.clusters import numbered
 from instruct.analysis.inference import mean_score
 from instruct.analysis.outcomes import EXCHANGED
@@ -228,6 +228,8 @@ def _measure_orders(found: Agreement, gold: Ratings, in_set: Ratings, part: NDAr
 def _measure_rater(
     found: Agreement, name: str, gold: Ratings, given: Ratings, longer: Ratings, counts: Counter[str]
 ) -> None:
+    from sklearn.metrics import precision_recall_fscore_support  # takes a second
+
     right, decided, missing = given == gold, np.isin(gold, _DECIDED), given == NO_VERDICT
     found.rate(name, "accuracy", right, np.ones(len(gold), dtype=bool))
     found.add(name, "best_case", 100 * (right | missing).mean(), len(gold))
@@ -235,7 +237,8 @@ def _measure_rater(
     found.add(name, "failed", counts["failed"], len(gold))
     found.rate(name, "decided", np.where(given == "tie", 0.5, right), decided)
     table = found.compare(name, gold, given)
-    for metric, value in zip(("macro_precision", "macro_recall", "macro_f1"), macro(table), strict=True):
+    macro = precision_recall_fscore_support(gold, given, labels=np.unique(gold), average="macro", zero_division=0)
+    for metric, value in zip(("macro_precision", "macro_recall", "macro_f1"), macro, strict=False):
         found.add(name, metric, 100 * value, len(gold))
     for label, row in zip(CLASSES, table, strict=False):
         for verdict, count in zip((*CLASSES, NO_VERDICT), row, strict=True):

@@ -465,8 +465,8 @@ FAULTS = [
     Fault(
         "precision and recall of texts are exchanged",
         "instruct/measuring/mauve.py",
-        "curve[..., index, 0] = np.exp(-SCALE * _kl(q, r))\n        curve[..., index, 1] = np.exp(-SCALE * _kl(p, r))",
-        "curve[..., index, 0] = np.exp(-SCALE * _kl(p, r))\n        curve[..., index, 1] = np.exp(-SCALE * _kl(q, r))",
+        "np.exp(-SCALE * rel_entr(q, r).sum(axis=-1))\n        curve[..., index, 1] = np.exp(-SCALE * rel_entr(p, r)",
+        "np.exp(-SCALE * rel_entr(p, r).sum(axis=-1))\n        curve[..., index, 1] = np.exp(-SCALE * rel_entr(q, r)",
         "tests/measuring/test_mauve.py::test_known_histograms_have_the_values_of_mauve_text",
     ),
     Fault(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.metrics import precision_recall_fscore_support
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
@@ -139,15 +138,6 @@ def test_rate_of_verdicts_for_the_longer_answer():
         labels, ["first", "first", "first", "second"], ["second", "tie", "second", "second"], lengths=lengths
     )
     assert (found.count("judge", "longer"), found.count("people", "longer")) == ("4 of 5", "1 of 2")
-
-
-@pytest.mark.parametrize("said", [["first"] * 5 + ["second"] * 5, ["first"] * 5 + ["tie"] + ["second"] * 4])
-def test_macro_figures_are_scikit_learns_over_the_classes_that_have_a_label(said):
-    labels = ["first"] * 6 + ["second"] * 4
-    found = measured(labels, said)
-    figures = [found.value("listed", f"macro_{name}") for name in ("precision", "recall", "f1")]
-    expected = precision_recall_fscore_support(labels, said, labels=["first", "second"], average="macro")[:3]
-    assert figures == pytest.approx([100 * figure for figure in expected])
 
 
 @pytest.mark.parametrize(("right", "n"), [(20, 20), (19, 20), (97, 100), (300, 400)])
