@@ -270,6 +270,8 @@ def pair_results(
     policy takes both orders: this is to graded preferences what a tie for disagreement is to counted ones. A judge that
     grades by labels has the score and weight of `graded`.
     """
+    from scipy.special import expit  # takes half a second
+
     weighted, largest = is_weighted(judgments), margins.largest_grade
     pairs: dict[str, dict[str, ShownVerdict]] = {}
     for judgment in judgments:
@@ -284,7 +286,7 @@ def pair_results(
         if policy == "averaged" and score is not None:
             mean = _mean_margin(orders, margins)
             outcome = outcome_of_margin(mean, 0.0 if weighted else margins.tie)
-            score = _logistic(mean) if weighted else POINTS[outcome]
+            score = float(expit(mean)) if weighted else POINTS[outcome]
         elif largest and score is not None:
             score, weight = graded([round((2 * _score(verdict) - 1) * largest, 6) for verdict in orders.values()])
             outcome = outcome_of_score(score)
@@ -312,10 +314,6 @@ def _mean_margin(orders: Mapping[str, ShownVerdict], margins: Margins) -> float:
     if one is None or other is None:
         raise ValueError("the policy averaged needs both orders, and a margin of each verdict")
     return averaged(one, other)
-
-
-def _logistic(margin: float) -> float:
-    return 1 / (1 + math.exp(-margin)) if margin >= 0 else 1 - 1 / (1 + math.exp(margin))
 
 
 def _score(judgment: ShownVerdict) -> float:

@@ -146,8 +146,10 @@ def style_terms(
 
 def _rate(level: Estimate) -> tuple[float, list[float]]:
     """Log-odds and their interval as a rate in percent: within 0 and 100."""
+    from scipy.special import expit  # takes half a second
+
     ends = level.interval or [level.value, level.value]
-    middle, low, high = (100 * logistic(np.array([level.value, *ends]))).tolist()
+    middle, low, high = (100 * expit([level.value, *ends])).tolist()
     return rounded(middle), rounded([low, high])
 
 
@@ -164,9 +166,11 @@ def fractional_logit(pairs: Scored, x: NDArray[np.float64]) -> Fit | None:
     Source: Papke and Wooldridge, Journal of Applied Econometrics 11 (1996); Liang and Zeger, Biometrika 73 (1986), for
     the covariance with units of several pairs; McCullagh and Nelder, Generalized Linear Models (1989), section 4.5.
     """
+    from scipy.special import expit
+
     beta, scores, weights = np.zeros(x.shape[1]), pairs.scores, pairs.counts / pairs.counts.mean()
     for _ in range(_MOST_STEPS):
-        mean = logistic(x @ beta)
+        mean = expit(x @ beta)
         binomial = weights * mean * (1 - mean)
         try:
             inverse = np.linalg.inv(x.T @ (x * binomial[:, None]))
@@ -191,12 +195,6 @@ def fractional_logit(pairs: Scored, x: NDArray[np.float64]) -> Fit | None:
     dispersion = max(varied / expected, min(size, added))
     robust: NDArray[np.float64] = inverse @ (residuals.T @ residuals) @ inverse
     return Fit(beta, robust, dispersion * inverse, max(1, len(residuals) - x.shape[1]))
-
-
-def logistic(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 / (1 + exp(-x)), which is 0 for a large negative x."""
-    with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x))
 
 
 def _unfit(pairs: Scored, features: NDArray[np.float64], terms: list[str], names: Sequence[str]) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from instruct.analysis.outcomes import PairResult, pair_results, weighted_scores
+from instruct.analysis.results import WIN_RATE
 from instruct.data.formats import text_field
 from instruct.data.prompts import EvalPrompt, turn_of
 from instruct.data.sources import RawRow
@@ -24,7 +25,6 @@ from instruct.judging.verdicts import margins
 from instruct.logs.source import Source, read_number
 from instruct.scores.scores import Row, Scores
 
-METRIC = "win rate"
 # Arena-Hard's figure: a strong verdict counts as three, so that units do not count alike.
 SCORE = "score"
 # What else AlpacaEval's leaderboard has of a system: none is a mean over units.
@@ -120,7 +120,7 @@ def _add(log: Scores, verdicts: Sequence[FileVerdict], results: Sequence[PairRes
     times = Counter(verdict.prompt.request for verdict in by_pair.values() if verdict.prompt)
     for result in results:
         verdict = by_pair[result.instruction]
-        row = _row(result.instruction, METRIC, result.score, why.get(result.instruction), verdict.prompt)
+        row = _row(result.instruction, WIN_RATE, result.score, why.get(result.instruction), verdict.prompt)
         response, opponents = verdict.answers
         shared = row.question if times[row.question] > 1 else None
         row = row._replace(cluster=row.cluster or shared, target=opponents, response=response or "")
@@ -147,7 +147,7 @@ def _check(log: Scores, source: Source) -> None:
     for row in Source(leaderboard).rows() if leaderboard.is_file() else ():
         if row.fields.get("") == log.system:
             if (rate := read_number(row, "win_rate")) is not None:
-                log.check_figure(METRIC, rate / 100, row.place)
+                log.check_figure(WIN_RATE, rate / 100, row.place)
             for name in _FIGURES:
                 if (figure := read_number(row, name)) is not None:
                     log.figures[name] = figure / 100

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.analysis.results import recorded
+from instruct.analysis.results import rounded
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.files import write_atomically
 from instruct.data.formats import text_field
 from instruct.data.sources import RawRow, read_file
+from instruct.logs.source import read_number
 from instruct.reporting.model import ComparisonReport, LengthControl
 from instruct.reporting.read import Judged
 from instruct.run.directory import RunDirectory
@@ -31,10 +32,8 @@ _GAMED = ("preference", "std_delta_len", "not_gamed_baseline")
 _INDEX = ("index", "", "Unnamed: 0")  # as the hub's files call it, one of them not at all
 
 
-class LengthControlled(LengthControl):
-    """The rate, and a warning if the difficulties are implausible."""
-
-    warning: str | None = None
+# A rate, and warnings about it.
+Controlled = tuple[LengthControl, list[str]]
 
 
 @dataclass(frozen=True)
@@ -86,11 +85,6 @@ def length_control(judged: Judged, difficulty: Difficulty | None) -> tuple[Lengt
     scores_alone = judged.card is not None and judged.card.protocol == "reward"  # AlpacaEval has no such judges
     if scores_alone or not any(pair.score not in (None, 0, 0.5, 1) for pair in single):
         return None, []
-    control = _length_controlled(judged, difficulty)
-    return recorded(LengthControl, control), [control.warning] if control.warning else []
-
-
-def _length_controlled(judged: Judged, difficulty: Difficulty | None) -> LengthControlled:
     ours, theirs = judged.sides
     if ours is None or theirs is None:
         name, key = (judged.key.candidate, "outputs") if ours is None else (judged.key.baseline, "reference")
@@ -117,8 +111,8 @@ def _length_controlled(judged: Judged, difficulty: Difficulty | None) -> LengthC
 
 def length_controlled_win_rate(
     rows: Sequence[Mapping[str, Any]], difficulty_file: str | Path, prompts_file: str | Path | None = None
-) -> LengthControlled:
-    """The length-controlled win rate of one comparison (alpaca_eval.metrics.glm_winrate).
+) -> Controlled:
+    """The length-controlled win rate of one comparison (alpaca_eval.metrics.glm_winrate), and warnings about it.
 
     Args:
         rows: in AlpacaEval's schema, as judging.interchange.annotation_files.annotation_rows gives them:
@@ -150,16 +144,14 @@ def length_controlled_win_rate(
         if gamed is None
         else "alpaca-eval's length_controlled_v1"
     )
-    return LengthControlled(
-        win_rate=float(probabilities.mean()) * 100,
-        note=f"{how}; {len(rows)} prompts; difficulties from {one_line(path.name, 60)}, joined on the instruction",
-        warning=_implausible(frame.dropna()),
-    )
+    rate = rounded(float(probabilities.mean()) * 100)
+    note = f"{how}; {len(rows)} prompts; difficulties from {one_line(path.name, 60)}, joined on the instruction"
+    return LengthControl(win_rate=rate, note=note), _implausible(frame.dropna())
 
 
-def _none(why: str) -> LengthControlled:
+def _none(why: str) -> Controlled:
     """No rate, and why."""
-    return LengthControlled(win_rate=None, note=f"no length-controlled rate: {why}")
+    return LengthControl(win_rate=None, note=f"no length-controlled rate: {why}"), []
 
 
 def _check_rows(path: Path, rows: Sequence[Mapping[str, Any]], difficulties: Mapping[str, float]) -> None:
@@ -179,17 +171,17 @@ def _check_rows(path: Path, rows: Sequence[Mapping[str, Any]], difficulties: Map
                 )
 
 
-def _implausible(known: pd.DataFrame) -> str | None:
-    """That difficulties are not what AlpacaEval calls so: a good part of why one prompt is won and another lost."""
+def _implausible(known: pd.DataFrame) -> list[str]:
+    """A warning if difficulties are not what AlpacaEval calls so: a good part of why some prompts are won."""
     varying = known[["preference", _DIFFICULTY]].nunique().min() > 1
     correlation = float(known["preference"].corr(known[_DIFFICULTY])) if varying else 0.0
     # Fisher's transformation: without any relation |r| is below this in 95 of 100 cases.
     if len(known) < _LEAST_TO_CORRELATE or abs(correlation) > math.tanh(1.96 / math.sqrt(len(known) - 3)):
-        return None
-    return (
+        return []
+    return [
         f"the instruction difficulties do not relate to the verdicts (correlation {correlation + 0:.2f}): check that "
         "the file has AlpacaEval's difficulties of these prompts"
-    )
+    ]
 
 
 def _features(rows: Sequence[Mapping[str, Any]], difficulties: Mapping[str, float]) -> pd.DataFrame:
@@ -284,19 +276,19 @@ def _gamed_rows(raw: Sequence[RawRow]) -> pd.DataFrame:
         flag = str(row.fields.get("not_gamed_baseline"))
         if flag not in ("True", "False"):
             raise InputError(f"{row.place}: not_gamed_baseline: must be True or False")
-        names = ("preference", "std_delta_len", _DIFFICULTY)
-        unjudged = row.fields.get("preference") == ""  # such a row is not trained on
-        numbers = {name: math.nan if name == "preference" and unjudged else _number(row, name) for name in names}
-        rows.append({**numbers, "not_gamed_baseline": flag == "True"})
+        rows.append(
+            {
+                "preference": read_number(row, "preference"),  # without one the row is not trained on
+                "std_delta_len": _number(row, "std_delta_len"),
+                _DIFFICULTY: _number(row, _DIFFICULTY),
+                "not_gamed_baseline": flag == "True",
+            }
+        )
     return pd.DataFrame(rows)
 
 
 def _number(row: RawRow, name: str) -> float:
-    value = row.fields.get(name)
-    try:
-        number = math.nan if value is None or isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise InputError(f"{row.place}: {name or 'first column'}: {one_line(value, 40)!r} must be a number; correct it")
+    """A number that every row has."""
+    if (number := read_number(row, name)) is None:
+        raise InputError(f"{row.place}: {name or 'first column'}: is no number; correct it")
     return number

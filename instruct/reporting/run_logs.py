@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from instruct.analysis.outcomes import PairResult, weighted_scores
+from instruct.analysis.results import WIN_RATE
 from instruct.base.errors import InputError, one_line
 from instruct.logs.source import Columns
 from instruct.reporting.read import Judged, RunContents, read_run, seeds_of
 from instruct.scores.scores import Row, Scores
 from instruct.training.options import control_name, without_seed
-
-WIN_RATE = "win rate"
 
 
 def logs_of_run(folder: str | Path, columns: Columns | None = None) -> list[Scores]:

@@ -7,11 +7,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from instruct.analysis.results import WIN_RATE
 from instruct.logs.read import by_task
 from instruct.logs.tables import COLUMNS
 from instruct.reporting.bench import GREEDY, MLE, SAMPLED, bench_scores, trainings_of
 from instruct.reporting.read import RunContents, seeds_of
-from instruct.reporting.run_logs import WIN_RATE, log_of, verdict_rows
+from instruct.reporting.run_logs import log_of, verdict_rows
 from instruct.scores.scores import Row, Scores
 from instruct.training.options import control_name, without_seed
 

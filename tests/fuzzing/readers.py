@@ -239,7 +239,7 @@ BY_INDEX = [{name: row[name] for name in ("index", "instruction_difficulty")} fo
 
 def read_difficulty(path: Path) -> None:
     prompts = fixed([{"instruction": f"Question {n}?"} for n in range(6)], "prompts.json")
-    found = length_controlled_win_rate(WEIGHTED, path, prompts)
+    found, _ = length_controlled_win_rate(WEIGHTED, path, prompts)
     assert found.win_rate is None or 0 <= found.win_rate <= 100
     assert found.note
 
