@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.power import zt_ind_solve_power
 
+from instruct.analysis.agreement import kappa
 from instruct.analysis.inference import (
     Estimate,
     crossed,
@@ -147,12 +148,6 @@ def test_kappa_of_judges_that_are_mostly_right_is_above_chance():
         said = np.where(rng.random(160) < 0.8, labels, 1 - labels)
         table = np.zeros((160, 2, 2))
         table[np.arange(160), labels, said] = 1
-
-        def kappa(counts: np.ndarray) -> np.ndarray:
-            n = counts.sum((-2, -1))
-            expected = (counts.sum(-1) * counts.sum(-2)).sum(-1)
-            return (n * np.trace(counts, axis1=-2, axis2=-1) - expected) / (n * n - expected)
-
         above += figure_interval(kappa, table, clusters, -1.0)[0] > 0
     assert above >= 48
 

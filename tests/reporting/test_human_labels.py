@@ -14,8 +14,6 @@ import scipy.stats
 from pages import HOSTILE
 
 from instruct.analysis.inference import mean_score
-from instruct.base.errors import InputError
-from instruct.judging.interchange.labels import read_labels
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.human_labels import random_order
 from instruct.run.directory import RunDirectory
@@ -83,19 +81,6 @@ def test_report_combines_labels_with_verdicts_and_keeps_them(folder, instruct, t
     assert figures(folder)["with_labels"] == found
 
 
-def test_labels_in_a_csv_file_are_kept_and_read_again(folder, instruct, tmp_path) -> None:
-    path = tmp_path / "labels.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["instruction", "candidate", "baseline", "label"])
-        writer.writerows([question(n), "emo", "mle", ("candidate", "baseline", "tie")[n % 3]] for n in range(40))
-    assert instruct("report", folder, "--human", path)[0] == 0
-    found = figures(folder)["with_labels"]
-    assert found["labels_only"] == pytest.approx(100 * (14 + 13 / 2) / 40, abs=1e-4)
-    assert instruct("report", folder)[0] == 0
-    assert figures(folder)["with_labels"] == found
-
-
 @pytest.mark.parametrize("annotators", [1, 2])
 def test_labels_of_all_pairs_are_peoples_own_win_rate(folder, instruct, tmp_path, annotators) -> None:
     """Of two annotators, the second calls all pairs for the candidate."""
@@ -117,17 +102,6 @@ def test_labels_of_all_pairs_are_peoples_own_win_rate(folder, instruct, tmp_path
     assert found["claim"]["p"] == pytest.approx(expected, rel=1e-3)
     assert f"With people's labels on 120 of 120 pairs: win rate of emo {100 * points.mean():.1f} %" in out
     assert "cannot be combined" not in out
-
-
-def test_labels_of_both_orders_are_averaged(tmp_path) -> None:
-    path = tmp_path / "labels.jsonl"
-    swapped = {"candidate": "mle", "baseline": "emo"}
-    lines = [label_line(0, "candidate", annotator="a"), label_line(0, "candidate", annotator="b", **swapped)]
-    path.write_text("\n".join(lines))
-    assert [*read_labels(path).of("emo", "mle").values()] == [*read_labels(path).of("mle", "emo").values()] == [0.5]
-    path.write_text("\n".join([lines[0], label_line(0, "candidate", annotator="a", **swapped)]))
-    with pytest.raises(InputError, match=r"row 2: .* is already labeled in row 1"):
-        read_labels(path)
 
 
 def test_labels_count_for_either_side_as_the_candidate(folder, instruct, tmp_path) -> None:

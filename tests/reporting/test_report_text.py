@@ -11,10 +11,9 @@ from counted import claimed, counted, pairs_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from pages import WIN, tables_text
+from pages import WIN
 
 from instruct.base.errors import one_line
-from instruct.reporting.document import document
 from instruct.reporting.model import ComparisonReport
 from instruct.reporting.render.lines import escape_markdown
 from instruct.reporting.report import build_report, write_report
@@ -81,12 +80,6 @@ def test_hostile_names_are_escaped_on_the_terminal(hostile_run):
     assert "heading" not in [line.strip("# ") for line in text.splitlines()]
 
 
-def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
-    card("j")
-    judge_pairs([WIN] * 7, candidate="my[v2]", baseline="[red]mle[/red]")
-    assert "j: my[v2] beats [red]mle[/red]: win rate 100 %" in str(build_report(run.folder))
-
-
 @pytest.mark.parametrize(
     ("counts", "sentence"),
     [
@@ -130,14 +123,6 @@ def test_what_changes_a_claim_is_said_everywhere(judge_run, instruct):
         assert all(text[1:] in form for form in written), text
     quiet = instruct("report", run.folder, "--quiet")[1].splitlines()
     assert quiet == [*report.headlines(), "WARNING: 4 warnings in report.md"]
-
-
-def test_hostile_names_and_parts_are_shown_escaped(judge_run):
-    datasets = ["<b>a|b</b>", "[red]plain"]
-    run = judge_run([{"verdict": "first", "dataset": datasets[n % 2]} for n in range(10)])
-    markdown = tables_text(document(build_report(run.folder)))
-    assert "| emo | mle | &lt;b&gt;a\\|b&lt;/b&gt; | 5 | 5 | 0 | 0 | 100 | 48–100 |" in markdown
-    assert "\\[red\\]plain" in markdown
 
 
 def test_a_p_value_is_never_shown_as_zero():

@@ -77,12 +77,6 @@ def test_the_headline_of_one_seed_is_shown_with_the_figures_of_all(judged):
     assert page.count("training seeds; over all of them") == 5  # not that of emo-seed1 with mle-seed2
 
 
-def test_a_run_without_seeds_has_no_spread(run, card, judge_pairs):
-    card("j")
-    judge_pairs([WIN] * 5)
-    assert build_report(run.folder).seeds == []
-
-
 def test_the_report_leads_with_the_claim_over_seeds(judged):
     report = build_report(judged.folder)
     assert [line.split(":")[1].split(";")[0].strip() for line in report.headlines()] == [

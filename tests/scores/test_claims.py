@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 from counted import claimed, counted
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from benchmarks import claims
 from instruct.analysis.inference import student
@@ -42,8 +45,17 @@ def test_what_is_excluded_is_the_inverse_of_two_one_sided_tests():
     assert claimed(counted(win=500, loss=305)).excluding is None  # a difference is shown
 
 
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+@settings(max_examples=20, deadline=None)
+def test_holm_equals_statsmodels(values):
+    assert holm(values) == pytest.approx(list(multipletests(values, method="holm")[1]))
+
+
+def test_undefined_tests_do_not_count():
+    assert holm([0.01, None, 0.04]) == [0.02, None, 0.04]
+
+
 def test_claims_of_a_family_are_corrected_by_holms_method():
-    assert holm([0.01, 0.02, 0.04]) == pytest.approx([0.03, 0.04, 0.04])
     claims = [
         claim_of(match(counted(win=60, loss=40)), measure=WIN_RATE, candidate=name, baseline="b", family="v")
         for name in "xyz"
