@@ -24,7 +24,6 @@ from instruct.base.errors import InputError, one_line
 from instruct.logs.source import Source, mapping, numbers
 from instruct.scores.scores import MOST_TEXTS, TEXT_LENGTH, Row, Scores, listed
 
-TOOL = "lm-eval"
 _NAME = re.compile(r"samples_(?P<task>.+?)(_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+))?\.jsonl?(\.gz)?", re.DOTALL)
 # Fields of a row that are no metrics.
 _FIELDS = frozenset(
@@ -59,7 +58,7 @@ def read_lm_eval(source: Source) -> list[Scores] | None:
         return [] if is_result else None
     named = _NAME.fullmatch(path.name)
     task = named["task"] if named else path.name.partition(".")[0]
-    log = Scores(TOOL, path, "", task, run=named and named["date"])
+    log = Scores("lm-eval", path, "", task, run=named and named["date"])
     place, results = _results_of(path, task, log.run) or (path, {})
     config = mapping(results, "configs", task)
     if results:

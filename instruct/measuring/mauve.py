@@ -82,7 +82,7 @@ def mauve(
             as those with the same prefix; None: no two do.
 
     Raises:
-        InputError: fewer than 200 texts on a side, another width, or a feature that is not finite.
+        InputError: fewer than 200 texts on a side, or a feature that is not finite.
     """
     _check(reference, texts)
     clusters = cluster_count(len(reference), len(texts))
@@ -117,10 +117,6 @@ def _check(*samples: Features) -> None:
             raise InputError(
                 f"MAUVE: {len(features)} texts are too few, {LEAST_TEXTS} are needed ({ENOUGH_TEXTS:,} recommended); "
                 "continue more prefixes; running text gives more of them if it is cut into windows"
-            )
-        if features.ndim != 2 or features.shape[1] != samples[0].shape[1]:
-            raise InputError(
-                f"MAUVE: features of shape {features.shape} against {samples[0].shape}; compute both with one model"
             )
         if not np.isfinite(features).all():
             row = int(np.argmin(np.isfinite(features).all(axis=1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from instruct.base.models import ModelOptions
 from instruct.base.options import Options, Texts
@@ -71,26 +71,15 @@ class TaskOptions(Options):
     """The number of demonstrations (default: the task's)."""
     engine: Literal["transformers", "server"] = "transformers"
     """What runs the tasks."""
-    base_url: str | None = None
+    base_url: Annotated[str, AfterValidator(server_address)] | None = None
     """The OpenAI-compatible server of engine: server."""
     chat: bool = False
     """Ask in the model's chat template; demonstrations are earlier turns."""
     trust_task_code: bool = False
     """Run the Python functions that the YAML file of a task names (`!function`)."""
 
-    @field_validator("base_url")
-    @classmethod
-    def _address_has_no_secret(cls, url: str | None) -> str | None:
-        return url if url is None else server_address(url)
-
     @model_validator(mode="after")
     def _server_has_an_address(self) -> TaskOptions:
         if (self.engine == "server") != (self.base_url is not None):
             raise ValueError("engine: server requires base_url, and base_url requires engine: server")
-        return self
-
-    @model_validator(mode="after")
-    def _names_each_once(self) -> TaskOptions:
-        if len(set(self.names)) < len(self.names):
-            raise ValueError("names: a task is given twice; remove one")
         return self

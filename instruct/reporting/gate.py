@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, get_args
 
 from instruct.analysis.results import SINGLE_SEEDS, Claim
 from instruct.base.errors import GateError, InputError, one_line
@@ -12,8 +11,7 @@ from instruct.scores.claims import mirrored
 
 # In percent, under the leading policy: the win rate of the pairs with a verdict, or the lower end of its interval, with
 # the pairs without one lost.
-Metric = Literal["win_rate", "win_rate_low"]
-METRICS: tuple[str, ...] = get_args(Metric)
+METRICS = ("win_rate", "win_rate_low")
 
 
 def check_gate(

@@ -26,10 +26,10 @@ from instruct.reporting.tables import Column, Table, columns_table, text_columns
 
 # More points would not change a figure.
 _MOST_POINTS = 500
-REPEATED_RULE = "more than half of an answer's 4-grams repeat an earlier one (seq-rep-4, Welleck et al. 2020)"
 _ANSWERS = (
-    "Truncated: cut off at the length limit. Tokens are the model's own, without the end token. Repeated: "
-    f"{REPEATED_RULE}. A dash: unknown, for answers from elsewhere."
+    "Truncated: cut off at the length limit. Tokens are the model's own, without the end token. Repeated: more than "
+    "half of an answer's 4-grams repeat an earlier one (seq-rep-4, Welleck et al. 2020). A dash: unknown, for answers "
+    "from elsewhere."
 )
 
 

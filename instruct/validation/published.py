@@ -22,7 +22,6 @@ from instruct.validation.human_sets import HumanPair
 
 # In the first line of verdicts.jsonl, which says what made the verdicts.
 MADE_BY = ("judge", "model", "card", "set_sha256")
-_ALPACA_EVAL = "AlpacaEval's annotations"
 _RATERS = {"first": "listed", "second": "swapped"}
 _ORDERS = {position: order for order, position in POSITIONS.items()}
 
@@ -93,7 +92,7 @@ def read_published(paths: Sequence[Path], pairs: Sequence[HumanPair], order: Ord
     if len(paths) > 1 and not annotated:
         raise InputError(f"{path}: only AlpacaEval's annotations can be replayed from several files; give one file")
     if annotated:
-        layout, found = _ALPACA_EVAL, _matched(rows, pairs, order)
+        layout, found = "AlpacaEval's annotations", _matched(rows, pairs, order)
     else:
         layout, found = read_numbered(rows, len(pairs), order)
     found.sort(key=lambda each: (each.judgment.pair, each.judgment.position))

@@ -80,8 +80,6 @@ def test_what_mauve_is_not_defined_for_is_refused():
     human, texts = samples(200, 0.0)
     with pytest.raises(InputError, match=r"199 texts are too few, 200 are needed.*cut into windows"):
         ours.mauve(human, texts[:-1])
-    with pytest.raises(InputError, match=r"\(200, 23\) against \(200, 24\); compute both with one model"):
-        ours.mauve(human, texts[:, :-1])
     texts[17, 3] = np.nan
     with pytest.raises(InputError, match="text 17 are not finite"):
         ours.mauve(human, texts)

@@ -137,7 +137,6 @@ def test_other_settings_replace_the_results(evaluated, instruct):
 def test_a_wrong_call_is_refused_before_the_work(trained, instruct):
     for flags, message in [
         (["--evaluation.tasks.names", "moood.yaml"], "moood.yaml: no such file; give an existing card or a name from"),
-        (["--tasks", "mood,mood"], "names: a task is given twice; remove one"),
         (["--evaluation.tasks.limit", "3"], "names no task; set names"),
         ([], "nothing to evaluate"),
     ]:
