@@ -64,12 +64,13 @@ lint: $(DEV)
 sbom: $(RUNTIME)
 	$(BIN)/uv tool run -q --from cyclonedx-bom==7.5.0 cyclonedx-py environment $(BIN)/python --output-file sbom.cdx.json
 
-# The documentation, as a site that works offline: site/index.html. Its tools have an environment of their own.
+# The documentation, as a site that works offline: site/index.html. Its tools have their own environment; the tables of
+# keys are made by the package in .venv.
 DOCS := .venv-docs/.installed
 $(DOCS): requirements/docs.txt
 	$(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/pip install -q --disable-pip-version-check --no-deps -r requirements/docs.txt
 	@touch $@
 
-docs: $(DOCS)
+docs: $(DOCS) $(RUNTIME)
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict

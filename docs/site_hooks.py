@@ -1,9 +1,10 @@
-"""MkDocs hooks: pages from outside docs/, an API reference page per package, links that work on the site."""
+"""MkDocs hooks: pages from outside docs/, tables of keys, an API reference page per package, links that work here."""
 
 from __future__ import annotations
 
 import posixpath
 import re
+import subprocess
 from pathlib import Path
 
 from mkdocs.exceptions import PluginError
@@ -51,9 +52,12 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links lead to pages of the site; to a file that it does not have, plain text. A block's file is its title."""
+    """Tables of keys; links to pages of the site, or plain text for other files; a block's file as its title."""
     here = page.file.src_uri
     source = PAGES.get(here, f"docs/{here}")
+    if "<!-- keys: " in markdown:  # from the package's models, which .venv has the dependencies of
+        command = [".venv/bin/python", "-m", "instruct.command.reference", source]
+        markdown = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
 
     def rewrite(match: re.Match[str]) -> str:
         image, label, target, anchor = match.groups(default="")

@@ -1,9 +1,9 @@
 """Every key of a config and of a card with its type, default and help, from their models' own definitions.
 
-    python -m instruct.command.reference
+    python -m instruct.command.reference         # writes config.schema.json; a test keeps it in sync with the models
+    python -m instruct.command.reference PAGE    # prints a page of docs/ with the tables of keys that its markers name
 
-writes docs/configuration.md, docs/cards.md and config.schema.json; a test keeps them in sync with the models. It needs
-lm-eval.
+docs/site_hooks.py calls the second for each page with a marker. It needs lm-eval.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from instruct.phases.bench import BenchOptions
 
 SCHEMA_PATH = PACKAGE / "config.schema.json"
 _OF_ALL_CARDS = ("name", "description", "licence", "citation", "notes")
-_MARKER = "<!-- written by python -m instruct.command.reference -->\n"
+_MARKER = re.compile(r"<!-- keys: (.*?) -->")
 _SIGNS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 # A type as a reader of YAML would call it; that a key may be null shows in its default.
 _WORDS = {"string": "text", "integer": "integer", "number": "number", "boolean": "true, false", "object": "mapping"}
@@ -144,36 +145,27 @@ def render_text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def render_pages(folder: Path) -> dict[Path, str]:
-    """docs/configuration.md and docs/cards.md: their words, and a table of keys after each marker."""
+def page_with_tables(page: str) -> str:
+    """A page of docs/ with a table of keys instead of each `<!-- keys: NAME -->`."""
     from instruct.data.cards import DatasetCard
     from instruct.judging.cards import JudgeCard
     from instruct.validation.human_sets import HumanSetCard
 
     cards = (JudgeCard, DatasetCard, HumanSetCard)
-    pages = {"configuration.md": [config_keys()], "cards.md": [card_keys(model) for model in cards]}
-    return {folder / name: _fill((folder / name).read_text(encoding="utf-8"), tables) for name, tables in pages.items()}
-
-
-def _fill(page: str, tables: list[list[Key]]) -> str:
-    """The page with these tables after its markers, instead of those that it has."""
-    words, *sections = re.split(f"({re.escape(_MARKER)})", page)
-    for marker, after, keys in zip(sections[::2], sections[1::2], tables, strict=True):
-        following = after.partition("\n## ")
-        words += marker + _table(keys) + "".join(following[1:])
-    return words
+    keys = {"config": config_keys(), **{model.__name__: card_keys(model) for model in cards}}
+    return _MARKER.sub(lambda marker: _table(keys[marker[1]]), page)
 
 
 def _table(keys: list[Key]) -> str:
     """A table of keys, where equal keys share a row."""
-    lines = ["", "| key | type | default | meaning |", "|---|---|---|---|"]
+    lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
     rows: dict[tuple[str, str, str], list[str]] = {}
     for key in keys:
         rows.setdefault((key.type, key.default, key.help), []).append(f"`{key.name}`")
     for (kind, default, text), names in rows.items():
         written = {"": "", "null": "", "required": "required"}.get(default, f"`{default}`")
         lines.append(f"| {', '.join(names)} | {kind} | {written} | {text} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 @functools.cache
@@ -190,10 +182,11 @@ def json_schema() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the pages and the schema."""
-    for page, text in render_pages(PACKAGE.parent / "docs").items():
-        page.write_text(text, encoding="utf-8")
-    SCHEMA_PATH.write_text(schema_text(), encoding="utf-8")
+    """Print a page, or write the schema."""
+    if len(sys.argv) > 1:
+        print(page_with_tables(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    else:
+        SCHEMA_PATH.write_text(schema_text(), encoding="utf-8")
 
 
 def schema_text() -> str:
