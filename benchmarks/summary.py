@@ -13,20 +13,12 @@ from benchmarks.harness import RESULTS, ROOT, SHAPES
 
 PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- made by python -m benchmarks.summary -->", "<!-- end -->"
-# The targets: upper limits of the ratios, for the three shapes in their order.
-SPEED_AIMS = {
-    "emo/mle": (1.4, 1.15, 1.3),
-    "emo/emoloss": (0.2, 0.3, 0.3),
-    "mle/torch_bf16": (0.7, 1.1, 0.7),
-    "mle/torch_float32": (0.35, 0.35, 0.35),
-}
-MEMORY_AIMS = {"emo/emoloss": 0.15, "mle/torch_bf16": 0.25, "mle/torch_float32": 0.15}
-STEP_AIMS = {"emo/trl_mle": 0.65, "emo/mle": 1.10, "own_mle/mle": 1.05, "own_emo/emo": 1.05}
-# None: for comparison, without a target.
-GPU_SPEED_AIMS = {"emo/liger": 1.15, "emo/emoloss": 0.25}
-GPU_MEMORY_AIMS = {"emo/liger": 1.0, "emo_2048/liger": None, "emo/emoloss": 0.05}
-GPU_STEP_AIMS = {"emo/trl_mle": 1.0, "emo/trl_liger": 1.05}
-GROWTH_AIM = 1.1
+SPEED = ("emo/mle", "emo/emoloss", "mle/torch_bf16", "mle/torch_float32")
+MEMORY = ("emo/emoloss", "mle/torch_bf16", "mle/torch_float32")
+STEP = ("emo/trl_mle", "emo/mle", "own_mle/mle", "own_emo/emo")
+GPU_SPEED = ("emo/liger", "emo/emoloss")
+GPU_MEMORY = ("emo/liger", "emo_2048/liger", "emo/emoloss")
+GPU_STEP = ("emo/trl_mle", "emo/trl_liger")
 NAMES = {
     "emo": "EMO",
     "emo_2048": "EMO in chunks of 2,048 rows",
@@ -42,30 +34,21 @@ NAMES = {
 }
 
 
-def results(benchmark: str, gpu: bool) -> dict[str, Any] | None:
+def results(benchmark: str, gpu: bool) -> dict[str, Any]:
     """The newest results file of a benchmark on a GPU, or on a CPU."""
     found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{benchmark}-*.json"))]
     found = [content for content in found if (content["device"] != "cpu") == gpu]
-    return max(found, key=lambda content: content["finished"]) if found else None
+    return max(found, key=lambda content: content["finished"])
 
 
-def by_shape(content: dict[str, Any] | None) -> list[dict[str, Any]]:
+def by_shape(content: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of the three shapes, in the shapes' order."""
-    rows = {(row["vocabulary"], row["hidden"]): row for row in content["rows"]} if content else {}
+    rows = {(row["vocabulary"], row["hidden"]): row for row in content["rows"]}
     return [rows[shape] for shape in SHAPES if shape in rows]
 
 
 def _shape(row: dict[str, Any]) -> str:
     return f"({row['vocabulary']:,}, {row['hidden']:,})"
-
-
-def _cell(found: float | None, aim: float | None) -> str:
-    """A measured ratio, bold if it reaches its target, else with the target that it misses."""
-    if found is None:
-        return "not measured"
-    if aim is None:
-        return f"{found:.3f}"
-    return f"**{found:.3f}**" if found <= aim else f"{found:.3f} (target {aim:g})"
 
 
 def _line(measure: str, cells: list[str]) -> str:
@@ -76,69 +59,61 @@ def _between(pair: str) -> str:
     return " / ".join(NAMES[name] for name in pair.split("/"))
 
 
+def _ratio(row: dict[str, Any], pair: str) -> str:
+    """A measured ratio: of times the median over rounds."""
+    found = row["ratios"].get(pair)
+    found = found["median"] if isinstance(found, dict) else found
+    return "not measured" if found is None else f"{found:.3f}"
+
+
+def _machine(content: dict[str, Any]) -> str:
+    """What was measured where, the head of a table."""
+    machine = content["machine"]
+    threads = f"{content['threads']} thread{'s' * (content['threads'] > 1)}"
+    where = ", ".join(machine["gpus"]) or f"{machine['processor']}, {threads}"
+    where += ", CPU time on a shared machine" if content.get("clock") == "cpu" else ""
+    return f"{where}, torch {content['versions']['torch']}, {content['finished'][:10]}"
+
+
 def table() -> list[str]:
-    """The lines of the tables: a row per ratio with a column per shape, then the whole training steps."""
+    """The lines of the tables, one for each machine: a row per ratio, with a column per shape."""
     speed, memory, step = (results(name, gpu=False) for name in ("objective_speed", "memory", "step_speed"))
-    shapes = [f"({vocabulary:,}, {hidden:,})" for vocabulary, hidden in SHAPES]
-    lines = [_line("on a CPU", shapes), "|---" * (len(shapes) + 1) + "|"]
+    shapes = [_shape(row) for row in by_shape(speed)]
     timed, sized = by_shape(speed), by_shape(memory)
-    for pair, aims in SPEED_AIMS.items():
-        cells = [_cell(row["ratios"][pair]["median"], aim) for row, aim in zip(timed, aims, strict=True)]
-        lines.append(_line(f"time, {_between(pair)}", cells))
-    for name in timed[0]["floor_seconds"] if timed else ():
+    lines = [_line(_machine(speed), shapes), "|---" * (len(shapes) + 1) + "|"]
+    lines += [_line(f"time, {_between(pair)}", [_ratio(row, pair) for row in timed]) for pair in SPEED]
+    for name in timed[0]["floor_seconds"]:
         cells = [f"{row['seconds'][name] / row['floor_seconds'][name]:.2f}" for row in timed]
         lines.append(_line(f"time, {NAMES[name]} / its floor", cells))
-    for pair, aim in MEMORY_AIMS.items():
-        cells = [_cell(row["ratios"][pair], aim) for row in sized]
-        lines.append(_line(f"extra peak memory, {_between(pair)}", cells))
-    cells = [_cell(row["emo_growth"]["ratio"], GROWTH_AIM) for row in sized]
+    lines += [_line(f"extra peak memory, {_between(pair)}", [_ratio(row, pair) for row in sized]) for pair in MEMORY]
+    cells = [f"{row['emo_growth']['ratio']:.3f}" for row in sized]
     lines.append(_line("working memory of EMO, 32,768 / 2,048 tokens", cells))
-    lines += ["", "| time of a LoRA step of SmolLM2-135M, 8 real rows, on a CPU | |", "|---|---|"]
-    for pair, aim in STEP_AIMS.items():
-        value = step["rows"][0]["ratios"].get(pair) if step else None
-        lines.append(_line(_between(pair), [_cell(value and value["median"], aim)]))
+    lines += ["", f"| {_machine(step)} | LoRA step of SmolLM2-135M, 8 real rows |", "|---|---|"]
+    lines += [_line(f"time, {_between(pair)}", [_ratio(step["rows"][0], pair)]) for pair in STEP]
     return lines + _gpu_lines()
 
 
 def _gpu_lines() -> list[str]:
-    """A table like that of the CPU, once a GPU was measured."""
+    """The table of the GPU."""
     speed, memory, step = (results(name, gpu=True) for name in ("objective_speed", "memory", "step_speed"))
-    if speed is None and memory is None and step is None:
-        return []
-    lines = ["", "| on a GPU | ratio |", "|---|---|"]
-    for measure, found, aims in (("time", speed, GPU_SPEED_AIMS), ("extra peak memory", memory, GPU_MEMORY_AIMS)):
-        for pair, aim in aims.items():
-            for row in by_shape(found):
-                value = row["ratios"].get(pair)
-                value = value["median"] if isinstance(value, dict) else value
-                lines.append(_line(f"{measure}, {_between(pair)}, {_shape(row)}", [_cell(value, aim)]))
-    for pair, aim in GPU_STEP_AIMS.items():
-        value = step["rows"][0]["ratios"][pair]["median"] if step else None
-        lines.append(_line(f"a LoRA step of a model of Llama-3.2-1B's shape, {_between(pair)}", [_cell(value, aim)]))
-    return lines
-
-
-def about() -> list[str]:
-    """What was measured where, one line per results file."""
-    lines = []
-    of_objectives = ("memory", "objective_speed", "step_speed")
-    for path in sorted(path for name in of_objectives for path in RESULTS.glob(f"{name}-*.json")):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        machine, versions = content["machine"], content["versions"]
-        where = (
-            ", ".join(machine["gpus"])
-            or f"{machine['processor']}, {content['threads']} thread{'s' * (content['threads'] > 1)}"
-        )
-        where += ", CPU time on a shared machine" if content.get("clock") == "cpu" else ""
-        lines.append(f"- `{path.name}`: {where}, torch {versions['torch']}, {content['finished'][:10]}")
-    return lines
+    timed, sized = by_shape(speed), by_shape(memory)
+    shapes = [_shape(row) for row in timed]
+    lines = ["", _line(_machine(speed), shapes), "|---" * (len(shapes) + 1) + "|"]
+    lines += [_line(f"time, {_between(pair)}", [_ratio(row, pair) for row in timed]) for pair in GPU_SPEED]
+    measured = {_shape(row): row for row in sized}
+    for pair in GPU_MEMORY:
+        cells = [_ratio(measured[shape], pair) if shape in measured else "not measured" for shape in shapes]
+        lines.append(_line(f"extra peak memory, {_between(pair)}", cells))
+    what = "LoRA step of a model of Llama-3.2-1B's shape"
+    lines += ["", f"| {_machine(step)} | {what} |", "|---|---|"]
+    return lines + [_line(f"time, {_between(pair)}", [_ratio(step["rows"][0], pair)]) for pair in GPU_STEP]
 
 
 def page(text: str) -> str:
-    """The page with an updated table."""
+    """The page with updated tables."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    return "\n".join([before + BEGIN, "", *table(), "", "Measured in:", "", *about(), "", END + after])
+    return "\n".join([before + BEGIN, "", *table(), "", END + after])
 
 
 def plot(path: Path) -> None:
@@ -149,8 +124,6 @@ def plot(path: Path) -> None:
     import matplotlib.pyplot as plt
 
     speed, memory = results("objective_speed", gpu=False), results("memory", gpu=False)
-    if speed is None or memory is None:
-        return
     names = ["mle", "emo", "torch_bf16", "torch_float32", "emoloss"]
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     for axis, rows, key, title in (
