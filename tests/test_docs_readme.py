@@ -1,4 +1,4 @@
-"""README.md stays short; what docs/other_tools.md says of other projects is what the installed ones do."""
+"""README.md stays short; what docs/compare_logs.md says of other projects is what the installed ones do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from instruct.training.objective_names import OBJECTIVES
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-TABLE = (ROOT / "docs" / "other_tools.md").read_text(encoding="utf-8")
+TABLE = (ROOT / "docs" / "compare_logs.md").read_text(encoding="utf-8")
 
 
 def row(project: str) -> list[str]:

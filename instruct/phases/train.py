@@ -218,7 +218,7 @@ def check_memory(needed: float, available: float, sharding: Sharding, lora: bool
     if not lora:
         if not sharding.weights:
             launch = "accelerate launch --config_file recipes/configs/accelerate/fsdp2.yaml"
-            remedies.insert(0, f"spread it over several GPUs ({launch}, see docs/distributed.md)")
+            remedies.insert(0, f"spread it over several GPUs ({launch}, see docs/cluster.md)")
         elif sharding.processes > 1:
             remedies.insert(0, "use more GPUs (--num_processes)")
     on_gpus = f" on each of {sharding.processes} GPUs" if sharding.processes > 1 else ""

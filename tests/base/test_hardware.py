@@ -91,8 +91,8 @@ def estimates(name: str, folder: Path) -> list[str]:
 
 
 def documented() -> dict[str, list[str]]:
-    """The memory table of docs/distributed.md: by config, GiB on 1, 2, 4 and 8 GPUs."""
-    text = (ROOT / "docs" / "distributed.md").read_text().partition("## What each config needs")[2]
+    """The memory table of docs/cluster.md: by config, GiB on 1, 2, 4 and 8 GPUs."""
+    text = (ROOT / "docs" / "cluster.md").read_text().partition("## What each config needs")[2]
     rows = re.findall(r"^\| `(\w\S+)` \|(.*)\|$", text.partition("\n## ")[0], re.M)
     return {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
 
