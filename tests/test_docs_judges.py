@@ -64,4 +64,4 @@ def test_the_page_works_as_written(tmp_path):
             lines = printed.splitlines()
             assert [line for line in text.splitlines() if line not in lines] == []
             done["output"] += 1
-    assert done == {"files": 8, "bash": 3, "python": 1, "output": 3}
+    assert done == {"files": 4, "bash": 2, "python": 1, "output": 2}
