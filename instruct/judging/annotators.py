@@ -66,7 +66,6 @@ def annotator_card_fields(name: str) -> dict[str, Any]:
         "verdict": {"parser": "alpaca_eval_annotator"},
         "order_policy": "one",
         "leading_policy": "single",
-        "identical_outputs_tie": True,
         "context_length": 8192,  # not known to the package; used for trimming alone
         "needs": f"`base_url` {base_url} and its key in OPENAI_API_KEY, or another server that serves it"
         if base_url

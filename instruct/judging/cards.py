@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 from instruct.analysis.outcomes import Policy
 from instruct.base.cards import find_card, list_cards, nearest, read_yaml, validated
 from instruct.base.errors import InputError, UnknownNameError, one_line
+from instruct.base.files import sha256_of
 from instruct.base.models import EMBEDDED_MODEL
 from instruct.engines.base import SAMPLING, Decoding
 from instruct.judging.annotators import annotator_card_fields, annotator_names, annotator_prompt
@@ -189,8 +190,6 @@ class JudgeCard(_Section):
     """A file with a hash of each pair that the judge was trained on: agreement on these is no measurement."""
     prompt: str | None = None
     """The prompt's file, next to the card."""
-    prompt_with_input: str | None = None
-    """The prompt for rows that have an `input`."""
     prompts: list[PromptFor] = []
     """Prompts for some rows, of which the first one that fits is used; `prompt` is for all others."""
     prompt_form: Literal["text", "chat"] = "chat"
@@ -207,8 +206,6 @@ class JudgeCard(_Section):
     """Show each pair in both orders, or in one that is drawn for each instruction."""
     leading_policy: Policy = Field(exclude=True)
     """The policy that a report puts first."""
-    identical_outputs_tie: bool = False
-    """Has no effect: identical answers are a tie for every judge."""
     context_length: int = Field(ge=1)
     """The longest prompt and reply together, in tokens."""
     needs: str | None = Field(default=None, exclude=True)
@@ -266,7 +263,7 @@ class JudgeCard(_Section):
         return self
 
     def _checked_reward(self) -> JudgeCard:
-        unused = {"prompt", "prompt_with_input", "prompts", "prompt_form", "annotator", "remove_from_answers"}
+        unused = {"prompt", "prompts", "prompt_form", "annotator", "remove_from_answers"}
         unused |= {"decoding", "response_schema"}
         if fields := sorted(unused & self.model_fields_set):
             raise ValueError(f"protocol reward has no prompt and no reply; remove {', '.join(fields)}")
@@ -294,14 +291,10 @@ class JudgeCard(_Section):
 
     def sha256(self) -> str:
         """A hash of everything that affects the verdicts, and nothing else: model, prompts, decoding, verdict rule."""
-        kinds: list[bool | PromptFor] = [] if self.protocol == "reward" else [False, True, *self.prompts]
-        prompts = [self.prompt_text(which) for which in kinds]
-        content = self.model_dump(mode="json", exclude={"head", *([] if self.prompts else ["prompts"])})
+        content = self.model_dump(mode="json")
         if self.head:
-            content["head"] = hashlib.sha256(self.head_file().read_bytes()).hexdigest()
-        for name in ("scores", "grades"):  # earlier versions did not have these rules; their hashes stay valid
-            if not content["verdict"][name]:
-                del content["verdict"][name]
+            content["head"] = sha256_of(self.head_file())
+        prompts = [] if self.protocol == "reward" else [self.prompt_text(), *map(self.prompt_text, self.prompts)]
         return hashlib.sha256(json.dumps([content, prompts], sort_keys=True).encode()).hexdigest()
 
     def head_file(self) -> Path:
@@ -312,16 +305,15 @@ class JudgeCard(_Section):
         """
         return self.file_beside(str(self.head), "file", "the head")
 
-    def prompt_file(self, which: bool | PromptFor = False) -> Path:
-        """The prompt's file: the one without or with an input, or the one for some rows.
+    def prompt_file(self, some_rows: PromptFor | None = None) -> Path:
+        """The prompt's file, or that of the prompt for some rows.
 
         Raises:
             InputError: it does not exist.
         """
         if self.annotator:
             return annotator_prompt(self.annotator)
-        name = which.file if isinstance(which, PromptFor) else (which and self.prompt_with_input) or self.prompt
-        return self.file_beside(str(name), "prompt file", "it")
+        return self.file_beside(str(some_rows.file if some_rows else self.prompt), "prompt file", "it")
 
     def file_beside(self, name: str, kind: str, what: str) -> Path:
         """A file next to the card; `what` belongs there.
@@ -334,13 +326,13 @@ class JudgeCard(_Section):
             raise InputError(f"{path}: no such {kind}; put {what} next to {self._folder / 'judge.yaml'}")
         return path
 
-    def prompt_text(self, which: bool | PromptFor = False) -> str:
+    def prompt_text(self, some_rows: PromptFor | None = None) -> str:
         """The content of the prompt's file.
 
         Raises:
             InputError: it does not exist, or is not UTF-8.
         """
-        path = self.prompt_file(which)
+        path = self.prompt_file(some_rows)
         try:
             text = path.read_text(encoding="utf-8")
             return text.strip() if self.annotator else text  # as the alpaca-eval package does

@@ -270,7 +270,7 @@ class PromptTemplate:
         shown = ["first", "second"] if pairwise else []
         known = ["instruction", "input", *_BESIDE, *shown, *self._names]
         self._placeholder = re.compile(r"\{(" + "|".join([*known, _TURNS]) + r")\}")
-        self._texts = {which: self._read(which) for which in (False, *([True] if card.prompt_with_input else []))}
+        self._text = self._read()
         self._further = [(prompt, self._read(prompt)) for prompt in card.prompts]
 
     def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[Prompt, ...]:
@@ -290,7 +290,7 @@ class PromptTemplate:
     @property
     def fields(self) -> set[str]:
         """What some rows' prompts show."""
-        return set().union(*map(self._used, [*self._texts.values(), *(text for _, text in self._further)]))
+        return set().union(*map(self._used, [self._text, *(text for _, text in self._further)]))
 
     def hidden(self, row: Mapping[str, Any]) -> list[str]:
         """What a row has and its prompt does not show.
@@ -315,8 +315,7 @@ class PromptTemplate:
 
     def _text_for(self, row: Mapping[str, Any]) -> str:
         """The prompt for a row, with the sections of the fields that it has."""
-        text = self._texts.get(bool(row.get("input")), self._texts[False])
-        text = next((further for prompt, further in self._further if prompt.fits(row)), text)
+        text = next((further for prompt, further in self._further if prompt.fits(row)), self._text)
         return _SECTION.sub(lambda section: section[2] if row.get(section[1]) else "", text)
 
     def _used(self, text: str) -> set[str]:
@@ -353,13 +352,13 @@ class PromptTemplate:
         turns = [{"role": role, "content": content} for role, content in _CHATML.findall(text)]
         return turns or [{"role": "user", "content": text.strip()}]
 
-    def _read(self, which: bool | PromptFor) -> str:
-        text = self._card.prompt_text(which)
+    def _read(self, some_rows: PromptFor | None = None) -> str:
+        text = self._card.prompt_text(some_rows)
         placeholders = self._used(text)
-        needed = () if isinstance(which, PromptFor) and "earlier" in which.fields else _NEEDED[self._card.protocol]
+        needed = () if some_rows and "earlier" in some_rows.fields else _NEEDED[self._card.protocol]
         lacking = [name for name in needed if self._names.get(name, name) not in placeholders]
         if lacking:
-            path = self._card.prompt_file(which)
+            path = self._card.prompt_file(some_rows)
             wanted = " and ".join("{" + name + "}" for name in needed)
             raise InputError(f"{path}: lacks {', '.join(lacking)}; write {wanted} where they belong")
         return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 
 from instruct.base.cards import list_cards
 from instruct.base.errors import InputError
+from instruct.base.files import sha256_of
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings
 from instruct.judging.presentations import PromptTemplate, trimmed
 
 # Of the texts that the judges' authors publish; Auto-J's stands in its Llama-2 wrapper.
 SHA256 = {
-    ("autoj", False): "b18b442004bf2f601389a347f3b7b9bda26d54b46a08d5b105614f79361f60aa",
-    ("autoj_4bit", False): "b18b442004bf2f601389a347f3b7b9bda26d54b46a08d5b105614f79361f60aa",
-    ("autoj_single", False): "7d30ba24903c8b82b3c497e74ad2141a67dded560b07bab4c6ec5de7cf5f908b",
-    ("pandalm", False): "2bc2584f3cbe479f34b2d46e7e58f70a4e88a7375374ed708613c54a01ba5e3d",
-    ("pandalm", True): "74944e785374e430263858d175c6964fb74766b174d19baf3610fd8057a1d8b3",
+    "autoj/prompt.txt": "b18b442004bf2f601389a347f3b7b9bda26d54b46a08d5b105614f79361f60aa",
+    "autoj_4bit/prompt.txt": "b18b442004bf2f601389a347f3b7b9bda26d54b46a08d5b105614f79361f60aa",
+    "autoj_single/prompt.txt": "7d30ba24903c8b82b3c497e74ad2141a67dded560b07bab4c6ec5de7cf5f908b",
+    "pandalm/prompt.txt": "2bc2584f3cbe479f34b2d46e7e58f70a4e88a7375374ed708613c54a01ba5e3d",
+    "pandalm/prompt_input.txt": "74944e785374e430263858d175c6964fb74766b174d19baf3610fd8057a1d8b3",
 }
 ROW = {"instruction": "Why?", "dataset": "d"}
 
@@ -47,10 +48,9 @@ def test_every_shipped_judge_loads():
             PromptTemplate(card)
 
 
-@pytest.mark.parametrize(("name", "with_input"), list(SHA256))
-def test_published_prompts_are_exact_to_the_byte(name, with_input):
-    data = load_judge_card(name).prompt_file(with_input).read_bytes()
-    assert hashlib.sha256(data).hexdigest() == SHA256[name, with_input]
+@pytest.mark.parametrize("file", SHA256)
+def test_published_prompts_are_exact_to_the_byte(file):
+    assert sha256_of(Path("judges", file)) == SHA256[file]
 
 
 def test_pandalm_answers_are_cleaned_like_its_authors_code():
@@ -116,7 +116,7 @@ def test_an_invalid_prompt_is_refused(folder, prompt, changes, message):
 
 
 def test_a_missing_prompt_is_named(folder):
-    card = load_judge_card(folder(prompt_with_input="more.txt"))
+    card = load_judge_card(folder(prompts=[{"file": "more.txt"}]))
     with pytest.raises(InputError, match=r"more\.txt: no such prompt file; put it next to .*judge\.yaml"):
         PromptTemplate(card)
 

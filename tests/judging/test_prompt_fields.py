@@ -172,7 +172,7 @@ def declared(card: JudgeCard, row: dict[str, Any]) -> set[str]:
     if file := next(named, None):
         text = (card.prompt_file().parent / file).read_text()
     else:
-        text = card.prompt_text(bool(row.get("input")))
+        text = card.prompt_text()
     at = {"question_1": "earlier", "ref_answer_1": "reference"}
     return {"input", *(at.get(name, name) for name in re.findall(r"\{(\w+)\}", text))}
 

@@ -337,7 +337,7 @@ def test_a_stopped_validation_is_reported_and_exits_3(fake_server, monkeypatch, 
 
 def test_log_odds_of_both_orders_are_averaged_and_can_be_replayed(fake_server):
     about = yaml.safe_load(CARD.read_text())
-    del about["prompt_with_input"]
+    del about["prompts"]
     rule = {"labels": {"first": "A", "second": "B"}, "tie_margin": 0.3}
     about |= {"name": "labels", "verdict": rule, "leading_policy": "averaged", "human_agreement": None}
     folder = Path("judges", "labels")
