@@ -31,7 +31,7 @@ class Transport(httpx2.AsyncBaseTransport):
 
 
 class Redirected(Exception):
-    """A redirect that would send the prompts and the key to another origin, or no prompt; its text is the host."""
+    """A redirect, which is not followed: it may lead the prompts and the key elsewhere. Its text is host and path."""
 
 
 async def fetch(client: httpx2.AsyncClient, url: str, sent: httpx2.Request) -> bytes:
@@ -46,13 +46,15 @@ async def fetch(client: httpx2.AsyncClient, url: str, sent: httpx2.Request) -> b
     request = client.build_request("POST", url, content=sent.content, headers=headers)
     try:
         response = await client.send(request, stream=True, follow_redirects=False)
-        if response.has_redirect_location:
-            response = await _followed(client, response)
     except httpx2.RequestError as error:
         unsent = isinstance(error, httpx2.ConnectError | httpx2.ProxyError | httpx2.UnsupportedProtocol)
         # A reset is a ConnectTimeout, too; no other time limit than the connection's is set.
         unsent = unsent or isinstance(error.__cause__, TimeoutError | aiohttp.ClientConnectorError)
         raise Fault(NO_CONNECTION, answered=not unsent) from None
+    if response.next_request is not None:
+        await response.aclose()
+        there = response.next_request.url
+        raise Redirected(without_key(there.host + there.path))
     body = bytearray()
     try:
         async for part in response.aiter_bytes():
@@ -69,18 +71,3 @@ async def fetch(client: httpx2.AsyncClient, url: str, sent: httpx2.Request) -> b
     if response.is_error:
         raise ErrorStatus(response.status_code, response.headers, problem_in(body))
     raise Fault("malformed reply: no end", answered=True)
-
-
-async def _followed(client: httpx2.AsyncClient, response: httpx2.Response) -> httpx2.Response:
-    """What the place answers that a server redirects to, once; nothing is read of the redirect."""
-    await response.aclose()
-    again = response.next_request
-    assert again is not None
-    here, there = response.url, again.url
-    same = (there.scheme, there.host, there.port) == (here.scheme, here.host, here.port)
-    if same and response.status_code in (307, 308):  # the client makes a GET of the POST after another status
-        response = await client.send(again, stream=True, follow_redirects=False)
-        if not response.has_redirect_location:
-            return response
-        await response.aclose()
-    raise Redirected(without_key(there.host))

@@ -14,7 +14,7 @@ takes, in seconds. Names:
     "429 inside"            that error with the status 200
     "finish error"          a whole reply with that finish_reason
     too_long  filter  quota  json_mode  a 400 or 429 with a code for it; filtered: a reply that the filter cut off
-    "307 http://host/v1"    a redirect to that address, followed by the path of the request; "307 flood": without end
+    "307 http://host/v1"    a redirect to that address, followed by the path of the request
     "500 huge"              the status with 8 MB
     gzip                    64 MB, packed
     reset  half  hang  flood            the connection: reset; closed in mid-reply; silent; endless
@@ -273,10 +273,8 @@ class Judge:
             return False
         if fault == "hang":
             await asyncio.sleep(3600)
-        if fault in ("flood", "307 flood"):
-            status = "307 X\r\nLocation: /v1/again" if fault == "307 flood" else "200 OK"
-            head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
-            writer.write(head.encode())
+        if fault == "flood":
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n")
             while not writer.is_closing():
                 writer.write(b" " * 1_000_000)
                 await writer.drain()
