@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import EMBEDDED_MODEL, ModelOptions, pick_dtype, stated_dtype
-from instruct.base.output import warn
 from instruct.base.replies import (
     Completion,
     Failure,
@@ -24,7 +23,6 @@ from instruct.data.templates import DEFAULT
 from instruct.engines.base import EngineOptions, Prompt, Request
 from instruct.engines.encode import encode_prompt
 from instruct.engines.memory import check_memory
-from instruct.engines.vllm_parsers import called, has_a_call
 from instruct.engines.weights import (
     PICKLES,
     SAFETENSORS,
@@ -34,10 +32,6 @@ from instruct.engines.weights import (
     unreadable,
 )
 
-LEFT_CALLS = (
-    "a reply calls a tool, and the call stays in its text: vLLM, which parses calls, is not installed or has no parser "
-    "for this chat template or this call"
-)
 # LLaMA's ids of padding, beginning and end. Early conversions, PandaLM's among them, carry a tokenizer without them.
 LLAMA_PAD, LLAMA_BOS, LLAMA_EOS = 0, 1, 2
 
@@ -173,17 +167,8 @@ class LocalEngine:
         reasoning = None
         if thinks:  # the marks may be special tokens
             text, reasoning = parted_after(prompt, tokenizer.decode(answer), text, tokenizer)
-        calls = None
-        if options.parts_thinking and has_a_call(whole := tokenizer.decode(answer[thought or 0 :])):
-            parsed = called(tokenizer, whole)
-            if parsed is None and LEFT_CALLS not in self.notes:
-                self.notes.append(LEFT_CALLS)
-                warn(f"{options.subject}: {LEFT_CALLS}")
-            text, calls = parsed or (text, None)
         finish = "length" if end is None else "stop"
-        return Completion(
-            text, logprobs, finish, len(prompt), tokens, reasoning=reasoning, tool_calls=calls, reasoning_tokens=thought
-        )
+        return Completion(text, logprobs, finish, len(prompt), tokens, reasoning=reasoning, reasoning_tokens=thought)
 
     def _decoded(self, ids: Sequence[int]) -> str:
         skip = not self.options.continues
