@@ -171,10 +171,6 @@ def _remove_leftovers(folder: Path) -> None:
                 os.close(descriptor)
 
 
-# Folders that this process is filling, and holds the locks of.
-made_here: set[Path] = set()
-
-
 @contextlib.contextmanager
 def new_folder(folder: Path, mode: int = 0o777) -> Iterator[Path]:
     """A folder beside `folder`, to be filled and moved there; if it is still there at the end, it is removed.
@@ -192,11 +188,9 @@ def new_folder(folder: Path, mode: int = 0o777) -> Iterator[Path]:
         if making.exists():
             break
         os.close(descriptor)
-    made_here.add(making)
     try:
         yield making
     finally:
-        made_here.discard(making)
         shutil.rmtree(making, ignore_errors=True)
         os.close(descriptor)
 

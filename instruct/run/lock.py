@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from instruct.base.errors import InputError, InstructError, one_line
-from instruct.base.files import made_here, open_to_write
+from instruct.base.files import open_to_write
 from instruct.base.machine import now
 from instruct.run.directory import RunDirectory
 
@@ -37,8 +37,6 @@ def merged_of(system: str) -> str:
 def only_process(run: RunDirectory, scope: str) -> Iterator[None]:
     """Hold the lock of a scope. The system releases it when the process ends, however it ends.
 
-    Judging, which may cost money, locks the run's folder, too, since the file of a lock may be deleted.
-
     A process that already holds it keeps it: several judges of one call share the lock. Of the processes that train
     together (`accelerate launch`), the main one holds it for all.
 
@@ -58,11 +56,9 @@ def only_process(run: RunDirectory, scope: str) -> Iterator[None]:
         opened = open_to_write(path)
     except OSError as error:
         raise InstructError(f"{path}: cannot be opened ({error.strerror}); make the run directory writable") from None
-    with opened as lock, contextlib.ExitStack() as stack:
+    with opened as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if scope == VERDICTS and run.folder not in made_here:
-                _lock_folder(run.folder, stack)
         except (BlockingIOError, PermissionError):
             lock.seek(0)
             holder = one_line(lock.read().decode(errors="replace") or "another process", 120)
@@ -79,18 +75,6 @@ def only_process(run: RunDirectory, scope: str) -> Iterator[None]:
             yield
         finally:
             _held.remove(place)
-
-
-def _lock_folder(folder: Path, stack: contextlib.ExitStack) -> None:
-    """Lock a folder until the stack is closed, where the file system can: BlockingIOError if another process has."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    stack.callback(os.close, descriptor)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:  # a network file system locks files alone
-        return
 
 
 def _doing(scope: str) -> str:
