@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 import math
@@ -20,7 +21,7 @@ from instruct.base.machine import pip_install
 from instruct.base.options import Options
 from instruct.engines.base import EngineOptions
 from instruct.engines.vllm_server import VLLMServer
-from instruct.engines.weights import adapter_identity, check_model, model_identity
+from instruct.engines.weights import folder_identity
 
 # Seconds to find the cluster, and for one of its machines to have a free GPU and load the model.
 CONNECT_S, START_S = 20, 3600.0
@@ -96,7 +97,7 @@ class Replica:
                     raise
         if self._server is None:
             for folder, expected in self._weights.items():
-                if identity_of(Path(folder)) != expected:
+                if _identity_of(Path(folder)) != expected:
                     raise InputError(f"{folder}: has other weights there; copy this machine's, or share the folder")
             self._starts += 1
             host = str(ray.util.get_node_ip_address())
@@ -104,14 +105,11 @@ class Replica:
         return self._server.url, self._server.version, self._server.context
 
 
-def identity_of(folder: Path) -> str:
+def _identity_of(folder: Path) -> str:
     """What tells a folder's weights from others; "" if there are none."""
-    try:
-        if (folder / "adapter_config.json").is_file():
-            return adapter_identity(folder)
-        return model_identity(str(folder), check_model(str(folder)))
-    except (InputError, OSError):
-        return ""
+    with contextlib.suppress(InputError):
+        return folder_identity(folder)
+    return ""
 
 
 class Replicas:
@@ -131,7 +129,7 @@ class Replicas:
         import ray
 
         folders = [folder for folder in (Path(options.model), *options.adapters) if folder.is_dir()]
-        weights = {str(folder.resolve()): identity_of(folder) for folder in folders}
+        weights = {str(folder.resolve()): _identity_of(folder) for folder in folders}
         self._subject = options.subject
         self._actors: list[Any] = []
         self._asked: dict[Any, Any] = {}  # calls of `address` that have not returned, with their actors

@@ -168,6 +168,17 @@ def adapter_identity(adapter: Path) -> str:
     return hashlib.sha256("".join(sha256_of(adapter / name) for name in _ADAPTER_FILES).encode()).hexdigest()
 
 
+def folder_identity(folder: Path) -> str:
+    """A hash of the weights in a folder: an adapter, or a whole model.
+
+    Raises:
+        InputError: it holds neither.
+    """
+    if is_adapter(folder):
+        return adapter_identity(folder)
+    return model_identity(str(folder), check_model(str(folder)))
+
+
 def context_of(config: Any) -> int | None:
     """The longest text of a model in tokens, by its transformers config; None if that states none."""
     settings = config.get_text_config()

@@ -7,11 +7,10 @@ import hashlib
 import json
 import re
 import time
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, cast
 
 from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.machine import pip_install, vllm_is_installed
@@ -25,7 +24,7 @@ from instruct.engines.canary import FILE, Canary, WeightsCheck, canaries_of, mov
 from instruct.engines.cluster import Where
 from instruct.engines.local import has_tokenizer, load_config, load_tokenizer
 from instruct.engines.start import LocalKind, default_kind, make_engine
-from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
+from instruct.engines.weights import check_model, context_of, folder_identity, is_adapter, model_identity
 from instruct.generation.kept import KeptReplies
 from instruct.generation.options import EngineConfig
 
@@ -72,10 +71,8 @@ class AskedPrompts:
     rendering: Rendering = DEFAULT
 
 
-# Token ids as an array take a tenth of the memory.
-_Asked: TypeAlias = "Prompt | array[int]"
 _TOKENS_CHECKED = 48  # of a prompt, with an adapter from elsewhere and without
-_Prompts: TypeAlias = "Mapping[int, Sequence[_Asked]]"  # by the id of their work, which systems may share
+_Prompts = Mapping[int, Sequence[Prompt]]  # by the id of their work, which systems may share
 
 
 @dataclass(frozen=True)
@@ -124,11 +121,9 @@ def finished_replies(
                 f"system {one_line(system.name, 60)!r}: not a file name; use letters, digits and . _ + - only"
             )
         base, adapter, weights, source = model.name, None, "", system.source
-        if source is not None and is_adapter(source):
-            adapter, weights = str(source), adapter_identity(source)
-        elif source is not None:
-            base = str(source)
-            weights = model_identity(base, check_model(base))
+        if source is not None:
+            weights = folder_identity(source)
+            base, adapter = (base, str(source)) if is_adapter(source) else (str(source), None)
         if config.engine == "server" and source is not None:  # the server knows it by the system's name
             base, adapter = model.name, system.name
         print_of = fingerprint([identity, weights], model, work, config, system.temperature)
@@ -223,7 +218,7 @@ def _ask(
             _check_answered(plan.kept, f"model {model.name}")
 
 
-def _request(plan: _Planned, place: int, prompt: _Asked, room: int | None) -> Request:
+def _request(plan: _Planned, place: int, prompt: Prompt, room: int | None) -> Request:
     """The request of a system's prompt; `room`: of a model whose weights are here, the most tokens of both."""
     work, temperature = plan.work, plan.system.temperature
     most = int(work.decoding["max_new_tokens"])
@@ -231,7 +226,7 @@ def _request(plan: _Planned, place: int, prompt: _Asked, room: int | None) -> Re
         temperature = named
     return Request(
         key=f"{plan.system.name}/{place}",
-        prompt=tuple(prompt) if isinstance(prompt, array) else prompt,
+        prompt=prompt,
         adapter=plan.adapter,
         max_tokens=most if room is None else min(most, room - len(prompt)),
         min_tokens=work.decoding.get("min_new_tokens", 0),
@@ -361,22 +356,20 @@ def _options(model: str, work: AskedPrompts, tokenizer: Any) -> EngineOptions:
     )
 
 
-def token_ids(tokenizer: Any, prompts: Sequence[Any], rendering: Rendering = DEFAULT) -> list[_Asked]:
+def token_ids(tokenizer: Any, prompts: Sequence[Any], rendering: Rendering = DEFAULT) -> list[Prompt]:
     """What an engine on this machine is sent for each prompt: the tokens that training put there.
 
     A text that begins with nothing begins with a special token.
     """
     texts = list(dict.fromkeys(prompt for prompt in prompts if isinstance(prompt, str)))
-    of_text = dict(zip(texts, text_token_ids(tokenizer, texts), strict=True))
+    of_text = dict(zip(texts, map(tuple, text_token_ids(tokenizer, texts)), strict=True))
     begin = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
-    asked: list[_Asked] = []
-    for prompt in prompts:
-        if isinstance(prompt, str):
-            ids = of_text[prompt] or [begin]
-        else:
-            ids = prompt_token_ids(tokenizer, prompt, rendering)
-        asked.append(array("I", ids))
-    return asked
+    return [
+        of_text[prompt] or (begin,)
+        if isinstance(prompt, str)
+        else tuple(prompt_token_ids(tokenizer, prompt, rendering))
+        for prompt in prompts
+    ]
 
 
 def local_kind(model: ModelOptions, config: EngineConfig, where: Where = None) -> LocalKind:
