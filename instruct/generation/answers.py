@@ -160,7 +160,7 @@ def _write(prompts: Sequence[EvalPrompt], turns: Sequence[_Turn], path: Path, ba
                 beside = {"reasoning": reply.reasoning, "tool_calls": reply.tool_calls}
                 yield {**row, **{key: value for key, value in beside.items() if value}}
 
-    write_rows(path, rows, indent=2)
+    write_rows(path, rows(), indent=2)
     stats = reply_stats(base, *kept)
     warn_of_failures(name, stats, "answer")
     return stats

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -190,22 +190,21 @@ def lengths(prefixes: PrefixSet, options: ContinuationOptions) -> tuple[int, int
 
 def _write(kept: KeptReplies, draws: list[_Draw], folder: Path) -> None:
     """Write a finished system's continuations, unless the file already holds them."""
-
-    def rows() -> Iterator[Continuation]:
-        for draw, reply in zip(draws, written(kept, to_the_letter=True), strict=True):
-            assert isinstance(reply, Completion)  # else the call ended before
-            yield Continuation(
-                id=draw.prefix.id,
-                prefix=draw.prefix.text,
-                continuation=reply.text,
-                reference=draw.prefix.reference,
-                sample=draw.sample,
-                seed=draw.seed,
-                tokens=reply.completion_tokens,
-                finish_reason=str(reply.finish_reason),
-                cluster=draw.prefix.cluster,
-            )
-
+    rows = []
+    for draw, reply in zip(draws, written(kept, to_the_letter=True), strict=True):
+        assert isinstance(reply, Completion)  # else the call ended before
+        row = Continuation(
+            id=draw.prefix.id,
+            prefix=draw.prefix.text,
+            continuation=reply.text,
+            reference=draw.prefix.reference,
+            sample=draw.sample,
+            seed=draw.seed,
+            tokens=reply.completion_tokens,
+            finish_reason=str(reply.finish_reason),
+            cluster=draw.prefix.cluster,
+        )
+        rows.append(row)
     write_continuations(folder / f"{kept.system}.json", rows)
 
 
@@ -246,11 +245,8 @@ def read_continuations(path: str | Path) -> list[Continuation]:
     return rows
 
 
-def write_continuations(path: Path, rows: Callable[[], Iterable[Continuation]]) -> None:
+def write_continuations(path: Path, rows: Iterable[Continuation]) -> None:
     """Write the file of a system's continuations, unless it has these rows already."""
-    write_rows(path, lambda: map(_content, rows()), indent=1)
-
-
-def _content(row: Continuation) -> dict[str, Any]:
-    """A row as the file has it."""
-    return {name: value for name, value in dataclasses.asdict(row).items() if value or name != "cluster"}
+    fields = map(dataclasses.asdict, rows)
+    contents = ({name: value for name, value in row.items() if value or name != "cluster"} for row in fields)
+    write_rows(path, contents, indent=1)

@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -130,26 +130,8 @@ def warn_of_failures(system: str, stats: ReplyStats, reply: str) -> None:
     )
 
 
-def json_list(rows: Iterable[dict[str, Any]], indent: int) -> Iterator[bytes]:
-    """The pieces of `json.dumps(list(rows), ensure_ascii=False, indent=indent)`, and a newline."""
-    pad = "\n" + " " * indent
-    before = "["
-    for row in rows:
-        yield (before + pad + json.dumps(row, ensure_ascii=False, indent=indent).replace("\n", pad)).encode()
-        before = ","
-    yield b"[]\n" if before == "[" else b"\n]\n"
-
-
-def write_rows(path: Path, rows: Callable[[], Iterable[dict[str, Any]]], indent: int) -> None:
-    """Write a file of rows, unless it already holds them: then its time of change stays.
-
-    It is written and compared row by row, because as a whole it takes many times its size.
-
-    Args:
-        rows: makes them; called twice.
-    """
-    if path.is_file():
-        with path.open("rb") as file:
-            if all(file.read(len(piece)) == piece for piece in json_list(rows(), indent)) and not file.read(1):
-                return
-    write_atomically(path, json_list(rows(), indent))
+def write_rows(path: Path, rows: Iterable[dict[str, Any]], indent: int) -> None:
+    """Write a file of rows, unless it already holds them: then its time of change stays."""
+    text = json.dumps(list(rows), ensure_ascii=False, indent=indent) + "\n"
+    if not path.is_file() or path.read_bytes() != text.encode():
+        write_atomically(path, text)

@@ -31,7 +31,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]))
                 min_size=1, unique_by=lambda row: row.key))  # fmt: skip
 def test_what_is_written_is_read_to_the_letter(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("run") / "emo.json"
-    write_continuations(path, lambda: rows)
+    write_continuations(path, rows)
     assert read_continuations(path) == rows
 
 

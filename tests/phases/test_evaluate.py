@@ -130,7 +130,7 @@ def continued(trained) -> RunDirectory:
     """`trained` with continuations of both systems, the base's half empty."""
     rows = [Continuation(f"a:{n // 2}", "One two", f" three {n}", " four", 0, n % 2, 3, "length") for n in range(4)]
     for name, found in (("emo", rows), ("base", [replace(row, continuation="") for row in rows[:2]] + rows[2:])):
-        write_continuations(trained.folder / "continuations" / f"{name}.json", lambda found=found: found)
+        write_continuations(trained.folder / "continuations" / f"{name}.json", found)
     return trained
 
 
@@ -173,7 +173,7 @@ def test_a_metric_that_lacks_something_is_refused_with_the_remedy(continued, ins
 def test_a_prefix_longer_than_the_reference_model_s_context_is_refused(continued, instruct, make_model, tmp_path):
     reference = make_model(tmp_path / "reference")
     row = Continuation("long", "x" * 600, " more", None, 0, 0, 1, "length")
-    write_continuations(continued.folder / "continuations" / "emo.json", lambda: [row])
+    write_continuations(continued.folder / "continuations" / "emo.json", [row])
     code, _, err = instruct("evaluate", continued.folder, "--evaluation.texts.reference_model", reference)
     assert code == 2
     assert "prefix 'long' has 600 tokens, and 512 are read at a time; shorten the prefixes" in err
