@@ -81,14 +81,6 @@ def completion_key(asked: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
-class Attempts(NamedTuple):
-    """How often a request failed, why the last time, and whether it was refused for good."""
-
-    failed: int
-    reason: str
-    permanent: bool
-
-
 class ReplyStore:
     """Completions by their keys, what they cost, and requests that failed.
 
@@ -213,20 +205,16 @@ class ReplyStore:
             completions[key] = Completion(**fields)
         return completions
 
-    def attempts(self, keys: Iterable[str]) -> dict[str, Attempts]:
-        """The attempts at those of `keys` whose requests failed, on all calls so far."""
-        rows = self._by_key("SELECT key, attempts, reason, permanent FROM attempts", keys)
-        return {key: Attempts(failed, reason, bool(permanent)) for key, failed, reason, permanent in rows}
-
     def replies(self, keys: Iterable[str]) -> dict[str, Reply]:
         """The replies to those of `keys` that were asked: completions, or why a request failed the last time.
 
         A failure is `permanent` if it is asked again only on demand: refused for good, or asked again twice in vain.
         """
         keys = [*keys]
+        rows = self._by_key("SELECT key, attempts, reason, permanent FROM attempts", keys)
         failed: dict[str, Reply] = {
-            key: Failure(made.reason, permanent=made.permanent or made.failed >= _MOST_ATTEMPTS)
-            for key, made in self.attempts(keys).items()
+            key: Failure(reason, permanent=bool(permanent) or attempts >= _MOST_ATTEMPTS)
+            for key, attempts, reason, permanent in rows
         }
         return failed | self.completions(keys)
 

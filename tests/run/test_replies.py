@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instruct.base.replies import Completion, Failure
-from instruct.run.replies import Attempts, ReplyStore, completion_key
+from instruct.run.replies import ReplyStore, completion_key
 
 
 def test_failures_are_counted_and_the_last_reason_is_kept(tmp_path):
@@ -15,17 +15,18 @@ def test_failures_are_counted_and_the_last_reason_is_kept(tmp_path):
         store.add_replies("j", [("a", Failure("timed out"), 0.5), ("b", Failure("HTTP 400", permanent=True), 0.0)])
         store.add_replies("j", [("a", Failure("HTTP 500"), 0.25)])
     with ReplyStore(path) as store:
-        known = {"a": Attempts(2, "HTTP 500", False), "b": Attempts(1, "HTTP 400", True)}
-        assert store.attempts(["a", "b", "c"]) == known
+        known = {"a": Failure("HTTP 500"), "b": Failure("HTTP 400", permanent=True)}
+        assert store.replies(["a", "b", "c"]) == known
+        store.add_replies("j", [("a", Failure("HTTP 500"), 0.0)])
+        assert store.replies(["a"]) == {"a": Failure("HTTP 500", permanent=True)}  # asked three times
         assert (store.completions(["a", "b"]), store.spent_usd()) == ({}, 0.75)
 
 
-def test_a_reply_after_failures_is_kept_beside_them(tmp_path):
+def test_a_reply_after_failures_counts(tmp_path):
     with ReplyStore(tmp_path / "s.sqlite") as store:
         store.add_replies("j", [("a", Failure("timed out"), 0.0)])
         store.add_replies("j", [("a", Completion("late"), 0.0)])
-        assert store.completions(["a"]) == {"a": Completion("late")}
-        assert store.attempts(["a"]) == {"a": Attempts(1, "timed out", False)}
+        assert store.replies(["a"]) == {"a": Completion("late")}
 
 
 @given(st.text(), st.text())
