@@ -13,7 +13,6 @@ from instruct.base.files import read_text
 from instruct.base.parsing import RepeatedKeyError, parse_json, parse_yaml
 
 FORMAT = 3  # of a run directory
-_EARLIER = "0e90001"  # reads run directories whose manifest names no format
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -24,10 +23,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """
     manifest = _read(path, parse_json)
     if manifest.get("format") != FORMAT:
-        raise InputError(
-            f"{path}: is of another format than {FORMAT}; use the version of instruct that wrote the run (commit "
-            f"{_EARLIER} if it names no format)"
-        )
+        raise InputError(f"{path}: is of another format than {FORMAT}; use the version of instruct that wrote the run")
     return manifest
 
 
