@@ -159,7 +159,7 @@ class EngineOptions:
         chat: prompts are chats, so the chat template's end of a turn ends a reply too.
         continues: a reply continues the text of its prompt, to the letter: all its tokens are part of the text, as they
             read after the prompt.
-        parts_thinking: a reply's thinking and its tool calls are kept apart from its text.
+        parts_thinking: a reply's thinking is kept apart from its text.
         keep_choice: a server's whole choice is kept, not its text alone.
         batch: the most prompts that are computed together on this machine; None: one in transformers, vLLM's default.
         adapters: LoRA adapter folders that requests may name.
@@ -176,8 +176,7 @@ class EngineOptions:
         elsewhere: the weights are loaded on other machines, whose memory counts.
         merges_system: a server that refuses system turns is sent theirs as part of the user's.
         other_model: how to ask another model, for the message when a server does not have this one.
-        shorter, other_decoding, without_logprobs: how to ask with shorter prompts, with other parameters or without
-            log-probabilities, for the messages when a server refuses these.
+        shorter: how to ask with shorter prompts, for the message when a server refuses one.
     """
 
     subject: str
@@ -207,8 +206,6 @@ class EngineOptions:
     merges_system: bool = False
     other_model: str = "name a model that it serves, and check that the base URL ends where its API begins"
     shorter: str = "shorten the prompt, or lower the most tokens of a reply"
-    other_decoding: str = "change that parameter"
-    without_logprobs: str = "ask for none"
 
 
 @dataclass(frozen=True)

@@ -333,8 +333,8 @@ class ServerEngine:
         except NoLogprobs as lacking:
             if not self._logprobs_seen:
                 raise InputError(
-                    f"{self._options.subject}: {self._endpoint} gives no log-probabilities, which are "
-                    f"needed; use a server that returns them, or {self._options.without_logprobs}"
+                    f"{self._options.subject}: {self._endpoint} gives no log-probabilities, which are needed; use a "
+                    "server that returns them"
                 ) from None
             return dataclasses.replace(lacking.completion, changes=changes or None)
         except ErrorStatus as error:

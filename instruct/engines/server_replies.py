@@ -386,7 +386,7 @@ def read_refusal(options: EngineOptions, endpoint: str, error: ErrorStatus, sent
         return InputError(f"{asked}: {error.quoted()}; ask without a system prompt, or ask another model")
     named = parameter or next((name for name in LIMITS if name in sent and name in words), "")
     if named in sent.keys() - {"messages", "prompt"}:
-        return InputError(f"{asked}: {error.quoted()}; {options.other_decoding}, or ask another model")
+        return InputError(f"{asked}: {error.quoted()}; change that parameter, or ask another model")
     about = f" ({', '.join(filter(None, [code, parameter]))})" if code or parameter else ""
     return Refused(f"HTTP {status}{about}", remedy="the same request would be refused again")
 

@@ -110,7 +110,9 @@ class Judge:
         """What a reply cost, in US dollars: by the server's count of tokens, else the most that it can have cost."""
         if self.price is None:
             return 0.0
-        return self.price.paid(reply.prompt_tokens, reply.completion_tokens, request.usd)
+        if reply.prompt_tokens is None or reply.completion_tokens is None:
+            return request.usd
+        return self.price.usd(reply.prompt_tokens, reply.completion_tokens)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Engine]:
@@ -200,7 +202,5 @@ def engine_options(card: JudgeCard, **local: Any) -> EngineOptions:
         merges_system=True,
         other_model=other_model,
         shorter=f"`trim` cuts both answers to context_length, {card.context_length} in the card: lower it in a copy",
-        other_decoding="change that parameter under `decoding` in a copy of the card",
-        without_logprobs="another judge",
         **local,
     )

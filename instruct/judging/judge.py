@@ -10,7 +10,7 @@ from instruct.base.errors import InputError, InputErrors, InstructError, Stopped
 from instruct.base.files import sha256_of
 from instruct.base.output import say, warn
 from instruct.data.evaluation import load_answers
-from instruct.engines.base import Engine, Request, likely_tokens
+from instruct.engines.base import Engine, likely_tokens
 from instruct.engines.cluster import check_store
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
@@ -222,15 +222,11 @@ def _check_before_asking(
             )
     with JudgmentStore(run.store if run.store.exists() else ":memory:") as store:
         missing = {request.key: request for plan in plans for request in plan.missing(store, mode.retry_failed)}
-    if missing:
-        engine.check()
-        if judge.costs_money:
-            _check_cost(judge, missing.values(), mode.yes)
-
-
-def _check_cost(judge: Judge, requests: Iterable[Request], yes: bool) -> None:
-    """Print the estimate, and refuse to ask without a budget or `yes`."""
-    decoding = judge.card.decoding
-    likely = [likely_tokens(request.prompt, decoding.extra) for request in requests]
-    estimate = estimate_of(likely, decoding.most_tokens(judge.card.context_length), judge.price)
-    gate(estimate, judge.price, judge.options.budget_usd, yes, f"{judge.card.model} at {judge.endpoint}")
+    if not missing:
+        return
+    engine.check()
+    if judge.costs_money:
+        decoding = judge.card.decoding
+        likely = [likely_tokens(request.prompt, decoding.extra) for request in missing.values()]
+        estimate = estimate_of(likely, decoding.most_tokens(judge.card.context_length), judge.price)
+        gate(estimate, judge.price, judge.options.budget_usd, mode.yes, f"{judge.card.model} at {judge.endpoint}")

@@ -48,12 +48,6 @@ class Price:
         """The cost of these tokens, in US dollars."""
         return (prompt_tokens * self.input + completion_tokens * self.output) / 1e6
 
-    def paid(self, prompt_tokens: int | None, completion_tokens: int | None, most: float) -> float:
-        """What a reply cost by the server's count of tokens, in US dollars; `most` if the count is unusable."""
-        if prompt_tokens is None or completion_tokens is None:
-            return most
-        return self.usd(prompt_tokens, completion_tokens)
-
 
 def price_of(model: str, endpoint: str | None) -> Price | None:
     """The price of a model at an endpoint: the first match in ./judges/prices.yaml, then in the installed table.
@@ -140,8 +134,6 @@ def gate(estimate: JudgingEstimate, price: Price | None, budget_usd: float | Non
     Raises:
         InputError: neither a budget nor `yes`; a budget without a known price.
     """
-    if not estimate.requests:
-        return
     unknown = None if price else f"the price of {asked} is unknown; add it to ./{TABLE}"
     if unknown and budget_usd is not None:
         raise InputError(f"`budget_usd`: {unknown}, or use `yes` alone")
