@@ -12,8 +12,8 @@ import statistics
 from pathlib import Path
 
 import pytest
+from imported import import_into_run
 
-from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.report import build_report
 

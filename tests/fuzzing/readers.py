@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from imported import import_into_run
 
 from instruct.analysis.outcomes import candidate_is_second
 from instruct.config import load_config
@@ -28,7 +29,6 @@ from instruct.generation.continuations import read_continuations
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
-from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.interchange.labels import read_labels
 from instruct.judging.money import price_of
 from instruct.judging.store import JudgmentStore

@@ -10,17 +10,11 @@ from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.data.prompts import EvalPrompt
 from instruct.engines.cluster import ClusterOptions
-from instruct.generation.answers import answer_work, generate_answers, prompt_seed
+from instruct.generation.answers import answer_work, generate_answers
 from instruct.generation.options import GenerationConfig
 from instruct.generation.replies import fingerprint, local_kind
 
 PROMPTS = [EvalPrompt("Say hello.", "tiny")]
-
-
-def test_seeds_differ_by_prompt_and_by_run():
-    seeds = [prompt_seed(seed, index) for seed in (0, 1) for index in range(500)]
-    assert len(set(seeds)) == len(seeds)
-    assert all(0 <= seed < 2**31 for seed in seeds)
 
 
 def test_without_vllm_auto_selects_transformers_and_vllm_is_refused(tiny_model, tmp_path, monkeypatch):

@@ -74,19 +74,11 @@ def test_other_work_and_other_engines_start_over(tmp_path):
     assert stored.replies(tmp_path, "a") == []
 
 
-@pytest.mark.parametrize(
-    ("statement", "problem"),
-    [
-        ("UPDATE work SET engine = 'other'", "has no reply to prompt 1 of 5"),
-        ("DROP TABLE completions", r"is no store of answers of this program \(its table completions\); delete it"),
-    ],
-)
-def test_a_damaged_store_is_refused_in_one_line(tmp_path, statement, problem):
+def test_a_reply_that_is_gone_is_said(tmp_path):
     answered(tmp_path)
-    stored.change(tmp_path, "a", statement)
-    with pytest.raises(InputError, match=rf"a\.replies\.sqlite: {problem}") as caught:
+    stored.change(tmp_path, "a", "UPDATE work SET engine = 'other'")
+    with pytest.raises(InputError, match=r"a\.replies\.sqlite: has no reply to prompt 1 of 5"):
         list(kept_in(tmp_path).replies())
-    assert "\n" not in str(caught.value)
 
 
 def test_a_store_that_another_process_writes_is_refused(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from instruct.data.cards import Cut
 from instruct.data.evaluation import load_answers
 from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.data.prompts import EvalPrompt
-from instruct.data.templates import Rendering
 from instruct.generation.answers import GenerationConfig, generate_answers
 from instruct.generation.continuations import continue_texts, read_continuations
 from instruct.generation.options import ContinuationOptions
@@ -103,16 +101,3 @@ def test_vllm_continues_to_the_letter_with_samples_of_their_own_seeds(smollm2, m
     assert len(set(base)) == len(base) == 10  # also of equal prefixes
     assert cold[2] == cold[3] == cold[7]
     assert cold[2].startswith(" Paris")  # the space is the model's own first token
-
-
-def test_an_answer_that_is_cut_off_while_the_model_thinks_has_failed(smollm2, tmp_path):
-    rendering = Rendering("qwen3_5_think")  # its prompts open the thinking, which this model does not end
-    for engine in ("vllm", "transformers"):
-        config = GenerationConfig(engine=engine, max_new_tokens=8)
-        stats = generate_answers(
-            ModelOptions(name=smollm2), {"base": None}, PROMPTS[:2], "chat", config, tmp_path / engine,
-            rendering=rendering,
-        )  # fmt: skip
-        rows = json.loads((tmp_path / engine / "base.json").read_text())
-        assert {(row["output"], row["failed"]) for row in rows} == {("", "cut off while thinking")}
-        assert stats["base"].failed == {"cut off while thinking": 2}

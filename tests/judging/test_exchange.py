@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 from alpaca_eval.metrics import get_winrate
 from counted import claimed, outcomes, pairs_of
+from imported import import_into_run
 
 from instruct.analysis.outcomes import UNKNOWN_ORDER, candidate_is_second, position_statistics
 from instruct.base.errors import InputError
@@ -19,7 +20,7 @@ from instruct.data.evaluation import load_answers
 from instruct.data.prompts import conversations
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.annotation_files import annotation_rows
-from instruct.judging.interchange.exchange import answers_of, export_from_run, import_into_run, read_verdicts
+from instruct.judging.interchange.exchange import answers_of, export_from_run, read_verdicts
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.report import written_report

@@ -6,9 +6,9 @@ import json
 import random
 
 import pytest
+from imported import import_into_run
 
 from instruct.base.errors import InputError
-from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.report import written_report
 
 BATTLES = {"A>>B": [1] * 3, "A>B": [1], "A=B": [0.5], "B>A": [0], "B>>A": [0] * 3}

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+from imported import import_into_run
 
 from instruct.base.cards import list_cards
 from instruct.base.errors import InputError
@@ -23,7 +24,6 @@ from instruct.data.sources import RawRow
 from instruct.judging.answer_files import run_of_answers
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
-from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.judge import read_answers
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, Plan, joined, plan_comparison

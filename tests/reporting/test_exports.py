@@ -6,9 +6,9 @@ import csv
 import io
 
 import pytest
+from imported import import_into_run
 from pages import LOSS, WIN
 
-from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.exports import cell, csv_text, leaderboards, write_exports
 from instruct.reporting.report import build_report
 

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
+from imported import import_into_run
 from jsonschema import Draft202012Validator
 from pages import LOSS, TIE, UNREAD, WIN
 
 from instruct.base.errors import InputError
-from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.model import report_schema
 from instruct.reporting.report import Report, build_report

@@ -6,10 +6,10 @@ import json
 
 import pandas as pd
 import pytest
+from imported import import_into_run
 from pages import only_comparison
 
 from instruct.analysis.outcomes import position_statistics
-from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.store import Judgment
 
 

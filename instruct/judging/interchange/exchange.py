@@ -24,13 +24,6 @@ from instruct.run.directory import RunDirectory, whole_run
 from instruct.run.lock import VERDICTS, only_process
 
 
-def import_into_run(path: str | Path, folder: str | Path, **given: Any) -> RunDirectory:
-    """Import a file of verdicts into a run directory, new or existing; arguments as for `importing`."""
-    with importing(path, folder, **given):
-        pass
-    return RunDirectory(folder)
-
-
 @contextlib.contextmanager
 def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[RunDirectory]:
     """Import a file of verdicts, see `read_verdicts`, into a run directory, new or existing, to report on them.
