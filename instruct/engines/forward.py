@@ -17,7 +17,7 @@ from instruct.base.errors import InputError, counted
 from instruct.base.files import write_atomically
 from instruct.base.models import ModelOptions, model_path
 from instruct.base.networks import backbone_of
-from instruct.base.output import progress, progress_bar, say
+from instruct.base.output import progress, progress_bar
 from instruct.data.tokens import text_token_ids
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.local import load_tokenizer
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 # The logits of one pass, in numbers, and those that are in float32 at a time, which on a CPU fit its cache.
 _LOGITS = {"cpu": 1 << 28, "cuda": 1 << 30}
 _CHUNK = {"cpu": 1 << 19, "cuda": 1 << 27}
-# Characters of texts that take seconds to tokenize, which is said.
-_LONG = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -78,9 +76,6 @@ class ForwardModel:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of texts, with those that the tokenizer puts before them and without an end token."""
-        characters = sum(map(len, texts))
-        if characters > _LONG:
-            say(f"tokenizing {counted(len(texts), 'text')}, {characters:,} characters")
         return text_token_ids(self.tokenizer, list(texts))
 
     def encode_after(self, prefixes: Sequence[str], continuations: Sequence[str]) -> list[TextRow]:

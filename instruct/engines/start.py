@@ -6,17 +6,30 @@ from dataclasses import replace
 from typing import Literal
 
 from instruct.base.errors import InputError
-from instruct.base.machine import has_gpu_device, vllm_is_installed
+from instruct.base.machine import has_gpu_device, pip_install, vllm_is_installed
 from instruct.engines.base import Engine, EngineOptions
 from instruct.engines.cluster import Where
 
 LocalKind = Literal["vllm", "transformers"]
 
 
-def default_kind(where: Where = None) -> LocalKind:
-    """The engine that nobody has named: vLLM where it is installed, but not on a CPU, where its start takes longer than
-    transformers needs for a small model."""
-    return "vllm" if where is not None or (vllm_is_installed() and has_gpu_device()) else "transformers"
+def pick_kind(named: LocalKind | None, subject: str, where: Where = None) -> LocalKind:
+    """The engine that is named, or else vLLM where it is installed, but not on a CPU, where its start takes longer than
+    transformers needs for a small model.
+
+    Args:
+        subject: who is asked, as error messages name it.
+
+    Raises:
+        InputError: vLLM is named, and not installed.
+    """
+    if named is None:
+        return "vllm" if where is not None or (vllm_is_installed() and has_gpu_device()) else "transformers"
+    if named == "vllm" and not vllm_is_installed():
+        raise InputError(
+            f"{subject}: vLLM is not installed; run `{pip_install('vllm')}`, or set the engine to transformers"
+        )
+    return named
 
 
 def make_engine(kind: LocalKind, options: EngineOptions, where: Where = None) -> Engine:

@@ -67,8 +67,9 @@ class InVLLM(LocalEngine):
             "gpu-memory-utilization": options.gpu_memory_utilization,
             "max-num-seqs": options.batch or SLOTS,
         }
-        if (words := getattr(options.tokenizer, "name_or_path", None)) and not _has_words(model):
-            arguments["tokenizer"] = words
+        folder = Path(model)  # a fine-tuned model may have been saved without its tokenizer
+        if folder.is_dir() and not (folder / "tokenizer_config.json").is_file():
+            arguments["tokenizer"] = getattr(options.tokenizer, "name_or_path", None)
         return [f"--{name}={value}" for name, value in arguments.items() if value is not None]
 
     def _client(self, served: VLLMServer | Replicas) -> ServerEngine:
@@ -281,7 +282,3 @@ def served_rank(adapter: Path) -> int:
     if served is None:
         raise InputError(f"{adapter}: rank {rank}, vLLM serves up to {_RANKS[-1]}; merge it into its base")
     return served
-
-
-def _has_words(model: str) -> bool:
-    return not Path(model).is_dir() or (Path(model) / "tokenizer_config.json").is_file()

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from instruct.base.errors import InputError, StoppedError, one_line
-from instruct.base.machine import pip_install, vllm_is_installed
 from instruct.base.models import ModelOptions, compute_dtype, model_path
 from instruct.base.output import progress_bar
 from instruct.base.replies import THINK, Failure, Reply, marks_of
@@ -23,7 +22,7 @@ from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Reque
 from instruct.engines.canary import FILE, Canary, WeightsCheck, canaries_of, moved_by
 from instruct.engines.cluster import Where
 from instruct.engines.local import has_tokenizer, load_config, load_tokenizer
-from instruct.engines.start import LocalKind, default_kind, make_engine
+from instruct.engines.start import LocalKind, make_engine, pick_kind
 from instruct.engines.weights import check_model, context_of, folder_identity, is_adapter, model_identity
 from instruct.generation.kept import KeptReplies
 from instruct.generation.options import EngineConfig
@@ -374,13 +373,10 @@ def token_ids(tokenizer: Any, prompts: Sequence[Any], rendering: Rendering = DEF
 
 def local_kind(model: ModelOptions, config: EngineConfig, where: Where = None) -> LocalKind:
     """The engine that `config.engine` names, or for `auto` one that can load the model."""
-    if config.engine == "vllm" and not vllm_is_installed():
-        raise InputError(
-            f"generation.engine vllm: vLLM is not installed; run `{pip_install('vllm')}` or set it to transformers"
-        )
-    if config.engine in ("vllm", "transformers"):
-        return "vllm" if config.engine == "vllm" else "transformers"
-    return "transformers" if model.quantization else default_kind(where)
+    if config.engine == "auto" and model.quantization:
+        return "transformers"
+    named = config.engine if config.engine in ("vllm", "transformers") else None
+    return pick_kind(named, f"model {model.name}", where)
 
 
 def _on_a_server(works: dict[int, AskedPrompts], model: ModelOptions, config: EngineConfig) -> tuple[Engine, _Prompts]:

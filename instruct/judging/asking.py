@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from instruct.base.errors import InputError
-from instruct.base.machine import pip_install, vllm_is_installed
 from instruct.base.replies import Completion
 from instruct.engines.base import Engine, EngineOptions, Prompt, Request, most_tokens
 from instruct.engines.cluster import Where
-from instruct.engines.start import LocalKind, default_kind, make_engine
+from instruct.engines.start import LocalKind, make_engine, pick_kind
 from instruct.judging.annotators import SHUT_DOWN
 from instruct.judging.cards import JudgeCard, by_criteria, load_judge_card
 from instruct.judging.money import Price, is_free, price_of
@@ -52,7 +51,7 @@ class Judge:
 
     @functools.cached_property
     def engine(self) -> LocalKind | Literal["server"]:
-        """A server if there is a base URL or the model is a provider's; else as `default_kind` has it.
+        """A server if there is a base URL or the model is a provider's; else as `pick_kind` has it.
 
         A score head is always asked in transformers.
 
@@ -60,19 +59,15 @@ class Judge:
             InputError: an engine that is not installed, or does not use the base URL.
         """
         name, base_url = self.options.engine, self.options.base_url
-        if name is None:
-            if base_url or self.card.is_a_providers:
-                return "server"
-            return "transformers" if self.card.head else default_kind(self.where)
-        if base_url and name != "server":
+        if name == "server" or (name is None and (base_url or self.card.is_a_providers)):
+            return "server"
+        if base_url:
             raise InputError(
                 f"judge {self.card.name}: engine {name} asks no server at {base_url}; leave `engine` or `base_url` out"
             )
-        if name == "vllm" and not vllm_is_installed():
-            raise InputError(
-                f"judge {self.card.name}: vLLM is not installed; run `{pip_install('vllm')}`, or use another `engine`"
-            )
-        return name
+        if name is None and self.card.head:
+            return "transformers"
+        return pick_kind(name, f"judge {self.card.name}", self.where)
 
     @functools.cached_property
     def endpoint(self) -> str | None:

@@ -113,14 +113,6 @@ def test_last_states_go_on_where_a_killed_call_was(options, tiny_model, small_ba
     assert len(again) == 2  # what is damaged is computed again
 
 
-def test_texts_that_take_long_to_tokenize_are_announced(options, monkeypatch, printed):
-    monkeypatch.setattr("instruct.engines.forward._LONG", 20)
-    model = open_model(options)
-    model.encode(["short"])
-    model.encode(["a long text", "another long text"])
-    assert printed.readouterr().out == "tokenizing 2 texts, 28 characters\n"
-
-
 def test_a_whole_fine_tuned_model_needs_no_tokenizer_of_its_own(options, tiny_model, make_model, tmp_path):
     other = make_model(tmp_path / "tuned", seed=3)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):

@@ -30,8 +30,7 @@ def test_without_vllm_auto_selects_transformers_and_vllm_is_refused(tiny_model, 
 
 def test_auto_selects_transformers_for_a_4bit_model(monkeypatch):
     """vLLM cannot quantize with bitsandbytes."""
-    for room in ("generation.replies", "engines.start"):
-        monkeypatch.setattr(f"instruct.{room}.vllm_is_installed", lambda: True)
+    monkeypatch.setattr("instruct.engines.start.vllm_is_installed", lambda: True)
     plain, quantized = ModelOptions(), ModelOptions(quantization="4bit")
     for has_gpu, kind in ((True, "vllm"), (False, "transformers")):
         monkeypatch.setattr("instruct.engines.start.has_gpu_device", lambda has_gpu=has_gpu: has_gpu)
