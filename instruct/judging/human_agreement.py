@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
-from typing import Annotated, Any, Protocol, Required, cast
+from typing import Any, Protocol, Required, cast
 
-from pydantic import BeforeValidator, ConfigDict
+from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from instruct.base.errors import counted
@@ -14,11 +13,6 @@ from instruct.scores.claims import ALPHA
 
 # An accuracy over fewer pairs is uncertain by 10 points and more.
 LEAST_PAIRS = 100
-
-
-def _date_as_text(value: Any) -> Any:
-    """YAML reads 2026-11-21 as a date."""
-    return value.isoformat() if isinstance(value, date) else value
 
 
 class HumanAgreement(TypedDict, total=False):
@@ -44,7 +38,7 @@ class HumanAgreement(TypedDict, total=False):
     first_position_rate: float
     judge: str
     verdicts: str
-    measured: Annotated[str, BeforeValidator(_date_as_text)]
+    measured: str
 
 
 class Measured(Protocol):
