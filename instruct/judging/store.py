@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from instruct.analysis.outcomes import EXCHANGED, ShownVerdict
 from instruct.base.errors import InputError, one_line
 from instruct.judging.comparison import ComparisonKey
 from instruct.run.directory import RunDirectory
-from instruct.run.replies import ReplyStore, is_number
+from instruct.run.replies import ReplyStore
 
 _JUDGMENTS = """
 CREATE TABLE judgments (
@@ -55,24 +54,7 @@ class Judgment(ShownVerdict):
         return ComparisonKey(self.judge, self.candidate, self.baseline)
 
 
-def verdict_problem(judgment: Judgment) -> str | None:
-    """What is wrong with a verdict's figures, for verdicts from a file; None if nothing is."""
-    preference, verdict = judgment.preference, judgment.verdict
-    if preference is not None:
-        if not 1 <= preference <= 2:
-            return f"preference: {preference:g} must be from 1 (the answer shown first) to 2 (the second)"
-        if verdict in ("unparsed", "failed"):
-            return f"preference: a verdict that is {verdict} has none; remove it"
-        if (verdict, preference > 1.5) in (("first", True), ("second", False)) and preference != 1.5:
-            return f"preference: {preference:g} contradicts the verdict {verdict}; correct one of them"
-    if judgment.ratings is not None and not all(map(math.isfinite, judgment.ratings)):
-        return "ratings: must be two finite numbers"
-    return None
-
-
 Verdict = Literal["first", "second", "tie", "unparsed", "failed"]
-# The values of these fields.
-VALUES = {"position": ("first", "second"), "verdict": get_args(Verdict)}
 _FIELDS = [field.name for field in fields(Judgment)]
 _COLUMNS = ", ".join(_FIELDS)
 
@@ -116,17 +98,10 @@ class JudgmentStore(ReplyStore):
         ]
 
     def _judgment(self, row: tuple[Any, ...]) -> Judgment:
-        """A row of judgments, checked: whatever wrote it may have been another program."""
         values = dict(zip(_FIELDS, row, strict=True))
-        ratings = self._loaded(values["ratings"], "ratings", _are_two)
+        ratings = self._loaded(values["ratings"], "ratings")
         values |= {"ratings": ratings and tuple(ratings), "trimmed": bool(values["trimmed"])}
-        judgment = Judgment(**values)
-        problem = verdict_problem(judgment)
-        if any(getattr(judgment, name) not in known for name, known in VALUES.items()):
-            problem = "position or verdict: has an unknown value"
-        if problem:
-            raise self._damaged(f"pair {judgment.pair}: {problem}")
-        return judgment
+        return Judgment(**values)
 
 
 def verdicts_sha256(judgments: Iterable[Judgment]) -> str:
@@ -153,7 +128,3 @@ def check_verdicts(run: RunDirectory, judgments: Sequence[Judgment], record: dic
             f"{run.store}: its verdicts are not those that were recorded ({one_line(judged, 120)}); restore it, or "
             f"judge again: instruct judge {run.folder}"
         )
-
-
-def _are_two(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(is_number, value))

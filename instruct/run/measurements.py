@@ -7,18 +7,15 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    StrictInt,
-    StrictStr,
     ValidationError,
     model_serializer,
-    model_validator,
 )
 
 from instruct.analysis.results import Interval
@@ -26,7 +23,6 @@ from instruct.base.errors import InputError, InstructError, first_problem, one_l
 from instruct.base.files import lock_file, open_to_read, open_to_write, sha256_of, valid_name, write_atomically
 from instruct.run.directory import RunDirectory
 
-Model = TypeVar("Model", bound=BaseModel)
 VERSION: Literal[2] = 2
 Point = Annotated[list[float], Field(min_length=2, max_length=2)]
 
@@ -172,7 +168,7 @@ def read_metrics(run: RunDirectory, whole: bool = False) -> Metrics:
         InputError: metrics.json cannot be read, or has other numbers than were measured.
     """
     path = metrics_path(run)
-    metrics = _read(Metrics, path, run) if path.is_file() else Metrics()
+    metrics = _read(path, run) if path.is_file() else Metrics()
     recorded = recorded_hashes(run)
     rows: dict[tuple[str, str], list[Measurement]] = {}
     for row in metrics.measurements if recorded else ():
@@ -334,15 +330,13 @@ def read_values(run: RunDirectory, part: str, system: str) -> dict[str, Any] | N
     """What `write_values` wrote, `without` under its name; None: it did not.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: it is not what was measured.
     """
     path = values_path(run, part, system)
     recorded = recorded_hashes(run).get((part, system), {}).get("values")
     if recorded:
         _check_same(path, recorded, run)
-    if not path.is_file():
-        return None
-    return _read(_Values, path, run).model_dump(exclude_none=True)
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def clusters_of(columns: Mapping[str, Sequence[Any]]) -> dict[Any, str]:
@@ -350,36 +344,8 @@ def clusters_of(columns: Mapping[str, Sequence[Any]]) -> dict[Any, str]:
     return dict(zip(columns["id"], columns["cluster"], strict=True)) if "cluster" in columns else {}
 
 
-# Finite, and small enough to be added up.
-_Number = Annotated[float, Field(strict=True, ge=-1e15, le=1e15)]
-_MOST_NATS = 700  # per token: exp() of more overflows
-
-
-class _Values(BaseModel):
-    """The columns of a file of values: numbers, apart from these."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, list[_Number | None]]
-
-    id: list[StrictStr | StrictInt]
-    cluster: list[str] | None = None
-    without: dict[str, list[_Number]] | None = None
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> _Values:
-        columns = self.model_dump(exclude_none=True, exclude={"without"})
-        if len({len(column) for column in columns.values()}) > 1:
-            raise ValueError("the columns have different lengths")
-        if ("nats" in columns) != ("tokens" in columns):
-            raise ValueError("nats and tokens require each other")
-        for nats, tokens in zip(columns.get("nats", ()), columns.get("tokens", ()), strict=True):
-            if nats is None or tokens is None or abs(nats) > _MOST_NATS * tokens:
-                raise ValueError(f"{nats} nats of {tokens} tokens")
-        return self
-
-
-def _read(model: type[Model], path: Path, run: RunDirectory) -> Model:
-    """A file that `instruct evaluate` wrote.
+def _read(path: Path, run: RunDirectory) -> Metrics:
+    """The content of a metrics.json.
 
     Raises:
         InputError: it cannot be read; the message names the first place.
@@ -387,7 +353,7 @@ def _read(model: type[Model], path: Path, run: RunDirectory) -> Model:
     remedy = _again(run)
     try:
         with open_to_read(path) as file:
-            content = model.model_validate_json(file.read(), strict=True)
+            content = Metrics.model_validate_json(file.read(), strict=True)
         json.dumps(content.model_dump(), allow_nan=False)
         return content
     except ValidationError as error:

@@ -10,7 +10,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -61,17 +61,13 @@ CREATE TABLE work (
     seconds REAL NOT NULL
 ) STRICT;
 """
-# What a store keeps of a completion, and what fits as JSON.
+# What a store keeps of a completion, and what of it as JSON.
 _FIELDS = [
     *("text", "label_logprobs", "finish_reason", "prompt_tokens", "completion_tokens", "choice", "model"),
     *("reasoning", "tool_calls", "reasoning_tokens", "changes"),
 ]
 _COLUMNS = ", ".join(["key", *_FIELDS])
-_JSON: dict[str, Callable[[Any], bool]] = {
-    "label_logprobs": lambda value: isinstance(value, dict) and all(map(is_number, value.values())),
-    "choice": lambda value: isinstance(value, dict),
-    "tool_calls": lambda value: isinstance(value, list),
-}
+_JSON = ("label_logprobs", "choice", "tool_calls")
 _PARTS = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 _checked: set[Path] = set()  # stores whose pages this process has checked
 
@@ -200,8 +196,8 @@ class ReplyStore:
         completions = {}
         for key, *values in self._by_key(f"SELECT {_COLUMNS} FROM completions", keys):
             fields = dict(zip(_FIELDS, values, strict=True))
-            for name, fits in _JSON.items():
-                fields[name] = self._loaded(fields[name], name, fits)
+            for name in _JSON:
+                fields[name] = self._loaded(fields[name], name)
             completions[key] = Completion(**fields)
         return completions
 
@@ -315,13 +311,11 @@ class ReplyStore:
     def _damaged(self, problem: str) -> InputError:
         return InputError(f"{self.path}: is damaged ({problem}); {self.instead}")
 
-    def _loaded(self, text: str | None, column: str, fits: Callable[[Any], bool]) -> Any:
-        if text is None:
-            return None
-        with contextlib.suppress(ValueError, RecursionError):
-            if fits(value := json.loads(text)):
-                return value
-        raise self._damaged(f"{column}: is not what was stored there")
+    def _loaded(self, text: str | None, column: str) -> Any:
+        try:
+            return None if text is None else json.loads(text)
+        except ValueError:
+            raise self._damaged(f"{column}: is not what was stored there") from None
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -399,11 +393,6 @@ class AnswerStore(ReplyStore):
         with self._transaction():
             self._db.execute(f"UPDATE attempts SET attempts = 0, permanent = 0 WHERE {failed}")
         return True
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value from JSON is a number."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_damaged(error: Exception) -> bool:

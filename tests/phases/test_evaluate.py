@@ -109,22 +109,6 @@ def test_a_damaged_metrics_file_is_refused_in_one_line(tmp_path):
             read_metrics(run)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", r"perplexity/emo.json: \(top level\): Invalid JSON.*; delete the file and run `instruct evaluate "),
-        ('{"id": ["a"], "nats": [1.0, 2.0]}', r"perplexity/emo.json: .*the columns have different lengths"),
-        ('{"id": ["a"], "nats": [1e9], "tokens": [1]}', r"perplexity/emo.json: .*1000000000.0 nats of 1.0 tokens"),
-    ],
-)
-def test_a_damaged_file_of_values_is_refused_in_one_line(tmp_path, content, message):
-    path = tmp_path / "metrics" / "perplexity" / "emo.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(content)
-    with pytest.raises(InputError, match=message):
-        read_values(RunDirectory(tmp_path), "perplexity", "emo")
-
-
 @pytest.fixture
 def continued(trained) -> RunDirectory:
     """`trained` with continuations of both systems, the base's half empty."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from instruct.base.errors import InputError, one_line
 from instruct.data.sources import RawRow
 from instruct.judging.interchange.record import FileVerdict
-from instruct.judging.store import VALUES, Judgment
+from instruct.judging.store import Judgment, Verdict
 
 # The order in which the answers were shown; `swapped`: the second answer was shown first.
 Order = Literal["first", "swapped"]
@@ -38,7 +38,7 @@ def read_numbered(rows: Sequence[RawRow], pairs: int, order: Order) -> tuple[str
     results = [name for name in fields if name.endswith("_result")]
     number, words, judge = "", _AUTOJ, ""
     if {"pair", "order", "verdict"} <= fields.keys():
-        layout, number, said, words = TABLE, "pair", "verdict", {word: word for word in VALUES["verdict"]}
+        layout, number, said, words = TABLE, "pair", "verdict", {word: word for word in get_args(Verdict)}
     elif len(results) == 1:
         [said] = results
         layout, number, words, judge = PANDALM, "idx", _PANDALM, said.removesuffix("_result")
