@@ -106,12 +106,7 @@ def test_a_report_of_another_version_is_refused(tmp_path):
         Report.read("other.json")
 
 
-def test_the_page_names_every_argument():
-    import inspect
-
+def test_the_page_names_methods_that_reports_have():
     text = (DOCS / "python_api.md").read_text(encoding="utf-8")
-    table = text.split("## `Report`")[0]
-    for name in inspect.signature(compare_answers).parameters:
-        assert f"`{name}`" in table, name
     for method in re.findall(r"report\.(\w+)\(|`(\w+)\(\)`", text):
         assert hasattr(Report, "".join(method)), method
