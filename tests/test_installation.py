@@ -52,7 +52,7 @@ def test_the_base_judges_by_api_and_reports_without_torch(tmp_path, monkeypatch,
     assert "ours.csv, row 1: no column 'output' (columns: question, answer)" in refused
     out = run([*judge, "--prompt-column", "question", "--response-column", "answer"], tmp_path)
     assert len(requests()) == 48  # both orders
-    assert re.search(r"pairwise@some/model: .*ours.* theirs: win rate \d+\.\d % \(95 % CI .*, n = 24\)", out), out
+    assert re.search(r"pairwise@some/model: .*ours.* theirs: \d+ won, \d+ tied, \d+ lost \(n = 24\)", out), out
     assert "agreement with people: not measured" in out
     assert (tmp_path / "judged" / "report" / "report.html").is_file()
     assert "n = 24" in run([command, "report", "judged", "-q"], tmp_path)

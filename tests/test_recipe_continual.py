@@ -62,7 +62,7 @@ def test_the_recipe_trains_and_answers_and_resumes(tmp_path, tiny_model_folder):
         assert all(0 <= float(row[1].removesuffix(" |")) <= 100 for row in table)
     steps = json.loads((tmp_path / "runs" / "tiny" / "manifest.json").read_text())["steps"]
     assert {record["attempts"] for record in steps.values()} == {1}
-    assert "## Tasks" in (tmp_path / "runs" / "tiny" / "report" / "report.md").read_text()
+    assert "| mood | emo_code | acc |" in (tmp_path / "runs" / "tiny" / "report" / "report.md").read_text()
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ def test_figure_2_has_every_objective_and_the_control_and_resumes(tiny_model, tm
         "--config", "precision_recall_smollm2", "--name", "figure2", "--model.name", str(tiny_model), "--data.files",
         "train.txt", "--data.eval_files", "train.txt", "--train.max_steps", "1", "--train.eval_steps", "1",
         "--train.max_length", "64", "--train.report_to", "none",
-        "--systems", "{mle: {objective: mle}, emo: {objective: emo, variant: paper}}",
+        "--systems", "{mle: {objective: mle}, emo: {objective: emo, objective_args: {variant: paper}}}",
         "--evaluation.texts.held_out.files", "train.txt", "--evaluation.texts.reference_model", str(tiny_model),
     ]  # fmt: skip
     main(flags)

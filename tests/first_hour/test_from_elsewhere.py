@@ -34,7 +34,7 @@ def annotations(*left_out: str) -> list[dict[str, object]]:
 def test_annotations_become_a_report(user, says):
     user.writes("annotations.json", annotations())
     told = user.types("report", "--annotations", "annotations.json", "--output", "runs/theirs")
-    says(told, "our_model with their_model: win rate 75 %", "n = 4", "page: runs/theirs/report/report.html")
+    says(told, "our_model with their_model: 3 won, 0 tied, 1 lost (n = 4)", "page: runs/theirs/report/report.html")
     report = user.reads("runs/theirs/report/report.md")
     says(report, "our_model", "their_model")
     assert "starter_eval" not in report

@@ -125,7 +125,9 @@ def test_a_signal_loses_no_charge(folder, fake_server, server_usage, number):
     while len(requests()) < 12 and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(number)
-    assert process.wait(20) == (130 if number == signal.SIGINT else -number)
+    code = process.wait(20)
+    all_asked = number == signal.SIGINT and len(requests()) == PAIRS  # then the work is done
+    assert code == (130 if number == signal.SIGINT else -number) or (all_asked and code == 0)
     with JudgmentStore(folder / "runs" / "one" / "judgments.sqlite") as store:
         spent = store.spent_usd()
         assert bill(requests(), server_usage) - 1e-9 <= spent <= 100

@@ -419,12 +419,10 @@ def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_pa
     ]
     assert all((claim.trainings, claim.n) == (2, 4) for claim in report.claims if claim.family == OBJECTIVES)
     assert "ROUGE-L of samples: too few training seeds to compare EntropyBonus with MLE at the entropy" in table
-    for name in ("report.html", "report.md"):
-        page = (tmp_path / "runs" / "bench" / "report" / name).read_text()
-        assert "No judge compared the answers" in page
+    assert "No judge compared the answers" in (tmp_path / "runs" / "bench" / "report" / "report.html").read_text()
     page = (tmp_path / "runs" / "bench" / "report" / "report.md").read_text()
     assert not re.search(r"ROUGE-L(?![ _]of[ _]| with prefix|'s|: F1)", page)  # of greedy answers or of samples
     printed = instruct("report", "runs/bench")
-    assert printed.startswith("Objectives\n")
+    assert printed.index("cross-entropy: too few training seeds") < printed.index("Objectives\n")
     assert "2 steps, 2 seeds, 1 learning rate: a trial, not a result" in printed
     assert instruct(*call, "-q") == table  # nothing is done again

@@ -163,11 +163,7 @@ def test_a_run_with_seeds_trains_answers_and_reports_each_seed_and_their_spread(
         assert each.params["win_rates"] == [rates[pair] for pair in paired]
         assert each.value == pytest.approx(sum(each.params["win_rates"]) / 2, abs=1e-6)
     assert [(each.objective, each.seed) for each in report.trainings][:2] == [("mle", 1), ("mle", 2)]
-    text = (run.report / "report.md").read_text()
-    assert "## Training seeds" in text
-    assert ("over seeds and prompts" in text) == any(each.interval for each in report.seeds)
-    page = (run.report / "report.html").read_text()
-    assert "Training seeds" in page
+    assert "Training seeds" in (run.report / "report.html").read_text()
 
     steps = run.manifest()["steps"]
     run_experiment(config)  # nothing is done again
