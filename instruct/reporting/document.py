@@ -24,10 +24,8 @@ from instruct.reporting.comparison_tables import (
     seeds_table,
 )
 from instruct.reporting.digits import number
-from instruct.reporting.figures import outcome_names
 from instruct.reporting.model import (
     ComparisonReport,
-    Figure,
     JudgeReport,
     ReportData,
     ReportWarning,
@@ -55,16 +53,10 @@ class Caution:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A sentence or two, about a judge or about everything; `label` says what they are."""
+    """A sentence or two, about a judge or about everything."""
 
     text: str
     about: str = ""
-    label: str = ""
-
-    @property
-    def labeled(self) -> str:
-        """The text after its label, if it has one."""
-        return f"{self.label}: {self.text}" if self.label else self.text
 
 
 @dataclass(frozen=True)
@@ -159,7 +151,7 @@ class Verdict:
 
 
 Kind = TypeVar("Kind")
-Block = Caution | Paragraph | Listing | Brief | Section | Verdict | Figure | Table
+Block = Caution | Paragraph | Listing | Brief | Section | Verdict | Table
 
 
 def _with_rows(blocks: Iterable[Kind]) -> list[Kind]:
@@ -362,33 +354,22 @@ def _together(report: ReportData) -> Iterator[Block]:
 
 
 def _numbers(report: ReportData) -> list[Block]:
-    """The figures and tables, in order."""
-    figures = {figure.name: figure for figure in report.figures}
-
-    def shown(*names: str) -> list[Block]:
-        return [figures[name] for name in names if name in figures]
-
-    names = outcome_names(report.judges)
-    blocks = [*bench_tables(report)[1:], *shown("differences", "win_rates")]
+    """The tables, in order; the page has the figures from their files."""
+    blocks: list[Block] = [*bench_tables(report)[1:]]
     for judge in report.judges:
-        content = [*_about(judge), *shown(names[judge.name]), *comparison_tables(judge.comparisons)]
-        blocks.append(Section(f"Verdicts of {name(judge.name)}", content))
+        blocks.append(
+            Section(f"Verdicts of {name(judge.name)}", [*_about(judge), *comparison_tables(judge.comparisons)])
+        )
     blocks += [
         *map(panel_table, report.panels),
-        *shown("precision_recall"),
         *text_tables(report.measurements, report.claims),
         *task_tables(report.measurements),
         seeds_table(report.seeds),
         paired_table(report.paired),
-        *shown("training"),
     ]
     return blocks
 
 
 def _about(judge: JudgeReport) -> Iterator[Block]:
-    for label, text in (("The judge", judge.description), ("Notes", judge.notes)):
-        if text:
-            yield Paragraph(one_line(text, 1000), name(judge.name), label)
-    notes = dict.fromkeys(one_line(note, 1000) for pair in judge.comparisons for note in pair.notes)
-    if notes:
-        yield Listing("", [(note, []) for note in notes])
+    for text in filter(None, (judge.description, judge.notes)):
+        yield Paragraph(one_line(text, 1000), name(judge.name))

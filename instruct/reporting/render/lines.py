@@ -46,7 +46,7 @@ def _markdown_block(block: Block) -> list[str]:
             lines = [f"{'  ' * depth}- {escape_markdown(text)}" for depth, text in block.lines()]
             return [f"- **{escape_markdown(block.headline)}**", *lines]
         case Paragraph():
-            return [escape_markdown(block.labeled)]
+            return [escape_markdown(block.text)]
         case Listing():
             return _listing(block)
         case Brief(content=Table() as table):
