@@ -33,22 +33,6 @@ def test_a_local_card_hides_the_installed_one_and_is_announced(tmp_path, monkeyp
     assert find_card("data", "starter").resolve() == found.path.resolve()
 
 
-def test_a_card_with_an_unknown_key_is_refused_with_the_nearest(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text(
-        "name: mine\ndescription: d\npurpose: train\nsource: {files: [a.jsonl]}\nformat: alpaca\nlicense: mine\n"
-    )
-    with pytest.raises(InputError, match=r"mine\.yaml: .*licen[cs]e"):
-        load_dataset_card(str(path))
-
-
-def test_a_card_without_a_source_is_refused(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text("name: mine\ndescription: d\npurpose: train\nsource: {}\nformat: alpaca\nlicence: mine\n")
-    with pytest.raises(InputError, match="source: give exactly one of hub"):
-        load_dataset_card(str(path))
-
-
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
 )
@@ -59,30 +43,13 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 
     ("text", "problem"),
     [
         ("name: !!int x", "is not valid YAML"),
-        ("name: !!timestamp x", "is not valid YAML"),
-        ("name: !!bool x", "is not valid YAML"),
-        ("name: 2026-13-45", "is not valid YAML"),
         ("name: " + "9" * 5000, "is not valid YAML"),
         ("name: &a [*a]", "contains itself, or is nested more than 100 levels deep"),
-        ('name: ["\\ud83d\\ude00"]', r"has a surrogate escape such as \ud83d; write the character itself"),
-        ('name: {"\\ud83d": 1}', r"has a surrogate escape such as \ud83d; write the character itself"),
-        ("name: " + "[" * 2000 + "]" * 2000, "is not valid YAML"),
+        ('name: ["\\ud83d\\ude00"]', r"has a surrogate escape such as \ud83d"),
         (LAUGHS, "has more than 1,000,000 values once its aliases are expanded"),
         (MERGES, "has more than 10,000 keys in a mapping once `<<` is expanded"),
     ],
-    ids=[
-        "int",
-        "timestamp",
-        "bool",
-        "date",
-        "digits",
-        "itself",
-        "surrogate",
-        "surrogate key",
-        "depth",
-        "aliases",
-        "merges",
-    ],
+    ids=["tag", "digits", "itself", "surrogate", "aliases", "merges"],
 )
 def test_yaml_that_cannot_be_a_card_is_refused_in_one_line(tmp_path, text, problem):
     path = tmp_path / "mine.yaml"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import time
 from pathlib import Path
@@ -19,11 +18,7 @@ LOOP = "{% for i in range(99999) %}"
 BOMBS = {
     "product": "{{ 'x' * 10**10 }}",
     "power": "{{ 9 ** (9 ** 9) }}",
-    "filter of a constant": "{{ 'x'|center(10000000000) }}",
-    "filter that computes": "{{ 1.5|round(999999999, 'ceil') }}",
     "replace": "{{ ('x' * 100000).replace('x', 'x' * 100000) }}",
-    "nested loops": "{% for a in [1] %}" * 30 + "{% endfor %}" * 30,
-    "nested brackets": "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
     "loops": LOOP * 3 + "{% endfor %}" * 3,
 }
 
@@ -40,25 +35,11 @@ def test_a_template_that_fills_the_memory_or_never_ends_is_refused(name, monkeyp
     assert time.monotonic() - begun < 20
 
 
-def test_a_template_within_the_bounds_is_rendered_as_ever():
-    chat = [{"role": "user", "content": "x" * 2000}] * 1000
-    text = apply_template(byte_tokenizer(), chat)
-    assert text == "<|user|>" + "<|end|>\n<|user|>".join(["x" * 2000] * 1000) + "<|end|>\n"
-
-
-@pytest.mark.parametrize("verb", ["preview", "generate", "judge"])
-def test_a_model_with_such_a_template_is_refused_in_one_line(verb, tiny_experiment, tmp_path, instruct):
+def test_a_model_with_such_a_template_is_refused_in_one_line(tiny_experiment, tmp_path, instruct):
     Path("model/chat_template.jinja").write_text(BOMBS["product"])
-    card = Path("judge/judge.yaml")
-    card.write_text(card.read_text().replace("prompt_form: text", "prompt_form: chat"))
-    systems = {"systems": {"base": {"objective": "none"}}} if verb == "generate" else {}
-    kept = {key: value for key, value in tiny_experiment.items() if not systems or key in ("name", "model", "answers")}
-    Path("mine.yaml").write_text(yaml.safe_dump(kept | systems))
-    for number in range(2):
-        Path(f"{number}.json").write_text(json.dumps([{"instruction": "Say 1.", "output": f"{number}"}]))
-    files = ["--candidate", "0.json", "--baseline", "1.json", "--judge", "judge/judge.yaml"]
-    files += ["--engine", "transformers"]
-    code, _, stderr = instruct(verb, *(files if verb == "judge" else ["mine.yaml"]))
+    kept = {key: tiny_experiment[key] for key in ("name", "model", "answers")}
+    Path("mine.yaml").write_text(yaml.safe_dump(kept | {"systems": {"base": {"objective": "none"}}}))
+    code, _, stderr = instruct("generate", "mine.yaml")
     (line,) = [line for line in stderr.splitlines() if line.startswith("instruct: ")]
     assert (code, "Traceback" in stderr) == (2, False)
     assert f"{tmp_path / 'model'}: its chat template needs more than" in line

@@ -4,28 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from instruct.base.options import key_type
-from instruct.config import ExperimentConfig, make_config
+from instruct.config import make_config
 from instruct.generation.options import AnswerOptions
 from instruct.judging.options import JudgeOptions
 from instruct.training.options import LoraOptions, SystemOptions
-
-
-@pytest.mark.parametrize(
-    ("key", "known"),
-    [
-        ("data.mixture.0.weight", True),
-        ("train.learning_rate", True),
-        ("train.learning_rates", False),
-        ("lora.use_rslora", True),
-        ("systems.emo.seed", True),
-        ("judges.0.base_url", True),
-        ("judges.0.url", False),
-        ("evaluation.texts.mauve_model.name", True),
-    ],
-)
-def test_a_key_has_a_type_or_is_unknown(key, known):
-    assert (key_type(ExperimentConfig, key) is not None) == known
 
 
 @pytest.mark.parametrize(
