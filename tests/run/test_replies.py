@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instruct.base.replies import Completion, Failure
+from instruct.base.replies import Failure
 from instruct.run.replies import ReplyStore, completion_key
 
 
@@ -20,13 +20,6 @@ def test_failures_are_counted_and_the_last_reason_is_kept(tmp_path):
         store.add_replies("j", [("a", Failure("HTTP 500"), 0.0)])
         assert store.replies(["a"]) == {"a": Failure("HTTP 500", permanent=True)}  # asked three times
         assert (store.completions(["a", "b"]), store.spent_usd()) == ({}, 0.75)
-
-
-def test_a_reply_after_failures_counts(tmp_path):
-    with ReplyStore(tmp_path / "s.sqlite") as store:
-        store.add_replies("j", [("a", Failure("timed out"), 0.0)])
-        store.add_replies("j", [("a", Completion("late"), 0.0)])
-        assert store.replies(["a"]) == {"a": Completion("late")}
 
 
 @given(st.text(), st.text())
