@@ -65,27 +65,14 @@ def stand_in_for_torch(monkeypatch, cuda: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cuda", "text", "remedy"),
-    [
-        ("13.0", "The NVIDIA driver on your system is too old", "update the driver"),
-        (None, "this build of PyTorch has no CUDA", "make venv REQUIREMENTS=requirements/gpu.txt"),
-    ],
+    ("cuda", "remedy"), [("13.0", "update the driver"), (None, "make venv REQUIREMENTS=requirements/gpu.txt")]
 )
-def test_an_nvidia_gpu_that_pytorch_cannot_use_is_an_error(monkeypatch, tmp_path, cuda, text, remedy):
+def test_an_nvidia_gpu_that_pytorch_cannot_use_is_an_error(monkeypatch, tmp_path, cuda, remedy):
     stand_in_for_torch(monkeypatch, cuda)
     monkeypatch.setattr(devices, "NVIDIA_DEVICES", (tmp_path,))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     (finding,) = doctor.gpu()
     assert finding.state == "error"
-    assert "this machine has an NVIDIA GPU that PyTorch cannot use" in finding.text
-    assert text in finding.text
     assert remedy in finding.remedy
-
-
-@pytest.mark.parametrize(("devices_there", "hidden"), [(True, "-1"), (False, "")])
-def test_a_machine_without_a_gpu_or_with_a_hidden_one_is_fine(monkeypatch, tmp_path, devices_there, hidden):
-    stand_in_for_torch(monkeypatch, "13.0" if devices_there else None)
-    monkeypatch.setattr(devices, "NVIDIA_DEVICES", (tmp_path,) * devices_there)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    (finding,) = doctor.gpu()
-    assert (finding.state, finding.remedy) == ("ok", "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert [finding.state for finding in doctor.gpu()] == ["ok"]

@@ -13,30 +13,9 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.command.main import make_parser, verbs_of, with_flags
-from instruct.config import load_config, make_config
-from instruct.judging.options import JudgeOptions
+from instruct.config import load_config
 from instruct.phases.experiment import run_phases
 from instruct.phases.judge import compare_answers
-from instruct.validation.validate import validate
-
-JUDGES = {
-    "name": "it",
-    "answers": {"files": ["p.jsonl"]},
-    "judges": ["smollm2_score", {"card": "autoj", "trim": True}],
-    "systems": {"mle": {"objective": "mle"}},
-}
-
-
-def test_a_flag_sets_a_key_of_one_of_several_judges():
-    flags = ["--judges.1.base_url", "http://here/v1", "--judges.0.concurrency", "3"]
-    config = make_config(JUDGES, flags, "x")
-    assert [(judge.card, judge.base_url, judge.concurrency) for judge in config.judges] == [
-        ("smollm2_score", None, 3),
-        ("autoj", "http://here/v1", 64),
-    ]
-    assert config.judges[1].trim
-    with pytest.raises(InputError, match=r"the key 'judges.2.card' is missing"):
-        make_config(JUDGES, ["--judges.7.base_url", "http://here/v1"], "x")
 
 
 def test_a_key_is_shown_as_the_flag_of_the_verb_that_takes_it():
@@ -57,12 +36,6 @@ ANSWERS = f"--candidate {ONE} --baseline {TWO} --output run"
 ERRORS: list[tuple[Callable[[], object], str]] = [
     (lambda: compare_answers(ONE, TWO, "mt_bench", "run"), f"judge --judge mt_bench {ANSWERS}"),
     (
-        lambda: compare_answers(ONE, TWO, "smollm2_score", base_url="http://h/v1", engine="transformers"),
-        f"judge --judge smollm2_score --base-url http://h/v1 --engine transformers {ANSWERS}",
-    ),
-    (lambda: validate(JudgeOptions(card="autoj", model="m"), "pandalm", write_card=True),
-     "validate --judge autoj --judge-model m --against pandalm --write-card"),
-    (
         lambda: run_phases(load_config("demo"), True, first="judge", last="answer"),
         "run demo --from judge --until answer",
     ),
@@ -82,22 +55,3 @@ def test_an_error_names_keys_in_python_and_flags_in_the_command(instruct, tmp_pa
     code, _, stderr = instruct(*call.split())
     assert (code, stderr) == (2, f"instruct: {with_flags(str(caught.value), verb, verbs_of(make_parser()))}\n")
     assert "--" in stderr
-
-
-@pytest.mark.parametrize("section", ["data", "answers"])
-def test_a_data_set_that_is_out_of_reach_names_the_key_for_files(section, monkeypatch):
-    import huggingface_hub
-
-    from instruct.data.cards import load_dataset_card
-    from instruct.data.evaluation import load_eval_set
-    from instruct.data.rows import RowReader
-
-    def offline(*_, **__):
-        raise OSError("offline mode is enabled")
-
-    monkeypatch.setattr("instruct.data.sources.use_cache_if_unreachable", lambda: None)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
-    monkeypatch.setattr("datasets.load_dataset", offline)
-    rows = RowReader(load_dataset_card("alpaca_gpt4")).raw_rows()
-    with pytest.raises(InputError, match=rf"in place of the data set \({section}\.files\)"):
-        next(rows) if section == "data" else load_eval_set("alpaca_eval")
