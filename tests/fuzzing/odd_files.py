@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import csv
 import io
@@ -19,13 +18,9 @@ DEEP: Any = "bottom"
 for _ in range(150):
     DEEP = [DEEP]
 ODD = [
-    None, True, False, 0, -1, 1, 2, 3, 1.5, 0.5, 2**31, 2**63, -(2**64), 10**400, 1e308, math.nan, math.inf,
-    -math.inf,
-    "", " ", "\n", "0", "-1", "1e5", "nan", "x" * 300, "九" * 90, "\ud83d", "\udc00", "\x00", "\x1b[31m", "a\nb",
-    "é", "'", '"',
-    "/", "..", "~", "~nobody/x", "{instruction}", "first", "second", "tie", "failed", "baseline", [], {}, [[]],
-    [None], {"": None},
-    {"a": {"b": [1, "c"]}}, DEEP,
+    None, True, 0, -1, 3, 1.5, 2**63, 10**400, math.nan, -math.inf, "", "\n", "0", "1e5", "nan", "x" * 300, "\ud83d",
+    "\x00", "\x1b[31m", "a\nb", "é", '"', "..", "~nobody/x", "{instruction}", "first", "tie", "failed", "baseline", [],
+    {}, [None], {"": None}, {"a": {"b": [1, "c"]}}, DEEP,
 ]  # fmt: skip
 TEXTS = st.text(st.characters(codec=None), max_size=8)
 VALUES = st.recursive(
@@ -61,19 +56,15 @@ def changed(draw: st.DrawFn, content: Any) -> Any:
         if not places:
             return copy.deepcopy(draw(VALUES))
         parent, key = draw(st.sampled_from(places))
-        change = draw(st.sampled_from(["replace", "replace", "remove", "repeat", "rename", "take"]))
-        if change == "replace":
-            parent[key] = copy.deepcopy(draw(VALUES))  # a later change must not reach into ODD
-        elif change == "remove":
+        change = draw(st.sampled_from(["replace", "remove", "repeat", "rename"]))
+        if change == "remove":
             del parent[key]
         elif change == "repeat" and isinstance(parent, list):
             parent.append(copy.deepcopy(parent[key]))
         elif change == "rename" and isinstance(parent, dict):
             parent[draw(TEXTS)] = parent.pop(key)
         else:
-            other, where = draw(st.sampled_from(places))
-            with contextlib.suppress(LookupError):  # it was removed
-                parent[key] = copy.deepcopy(other[where])
+            parent[key] = copy.deepcopy(draw(VALUES))  # a later change must not reach into ODD
     return content
 
 
@@ -94,28 +85,18 @@ def written(content: Any, suffix: str, draw: st.DrawFn) -> bytes:
         writer.writerows([row.get(column, "") for column in columns] for row in rows)
         return text.getvalue().encode("utf-8", "surrogatepass")
     if suffix == ".yaml" and draw(st.booleans()):
-        return yaml.safe_dump(content, allow_unicode=draw(st.booleans()), sort_keys=False).encode(
-            errors="surrogatepass"
-        )
+        return yaml.safe_dump(content, allow_unicode=True, sort_keys=False).encode(errors="surrogatepass")
+    rows = content if isinstance(content, list) else [content]
+    parts = [content] if suffix in (".json", ".yaml") else rows
     escaped = draw(st.booleans())
-    if suffix == ".jsonl" or (suffix == ".json" and isinstance(content, list) and draw(st.integers(0, 4)) == 0):
-        rows = content if isinstance(content, list) else [content]
-        return "".join(json.dumps(row, ensure_ascii=escaped) + "\n" for row in rows).encode("utf-8", "surrogatepass")
-    return json.dumps(content, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
+    return "".join(json.dumps(part, ensure_ascii=escaped) + "\n" for part in parts).encode("utf-8", "surrogatepass")
 
 
 # Bytes that mean something to JSON, YAML, CSV or a decoder.
 PIECES = [
-    b"\x00", b"\xff", b"\xef\xbb\xbf", b"\xed\xa0\xbd", b"\\ud83d", b"\n", b"\r", b"\r\n", b"\x0b", b"\x1c",
-    b"\xe2\x80\xa8",
-    b'"', b"'", b",", b":", b": ", b"{", b"}", b"[", b"]", b"- ", b"#", b"&a ", b"*a", b"!!int ", b"!!float ",
-    b"!!binary ",
-    b"!!timestamp ", b"!!set ", b"!!omap ", b"!!pairs ", b"!!python/none ", b"2026-13-45", b"2026-02-30T25:61:61Z",
-    b"1e999", b"NaN",
-    b"-Infinity", b"0x", b"0b", b"0o8", b"1:99:99", b"9" * 5000, b"[" * 2000, b"{a: " * 500, b"? ", b"<<: ",
-    b"<<: [1]", b"%", b"@", b"`",
-    b"---\n", b"...\n", b"|\n", b">\n", b"~", b"null", b"true", b"yes", b"=", b"\t", b"&a [*a]", b"&a {b: *a}",
-    b"\xc2\x85",
+    b"\x00", b"\xff", b"\xef\xbb\xbf", b"\xed\xa0\xbd", b"\\ud83d", b"\n", b"\r", b"\xe2\x80\xa8", b'"', b",", b": ",
+    b"{", b"]", b"- ", b"#", b"&a [*a]", b"!!int ", b"!!timestamp ", b"!!set ", b"2026-13-45", b"1e999", b"NaN",
+    b"9" * 5000, b"[" * 2000, b"? ", b"<<: ", b"%", b"---\n", b"|\n", b"~", b"null", b"yes", b"\t",
 ]  # fmt: skip
 
 

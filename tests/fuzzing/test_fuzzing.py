@@ -23,12 +23,16 @@ from readers import READERS, Reader
 from instruct.base.output import run_guarded
 
 
-@pytest.mark.parametrize("cases", [25, pytest.param(5000, marks=pytest.mark.full)])
-@pytest.mark.parametrize("name", READERS)
-def test_a_reader_accounts_for_a_file_or_refuses_it_in_one_line(name, cases, tmp_path, monkeypatch):
-    reader = READERS[name]
+@pytest.fixture(autouse=True)
+def _place(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+@pytest.mark.parametrize("cases", [25, pytest.param(5000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_accounts_for_a_file_or_refuses_it_in_one_line(name, cases, tmp_path):
+    reader = READERS[name]
 
     # The same cases every time, except in the longest search.
     @settings(
@@ -44,41 +48,25 @@ def test_a_reader_accounts_for_a_file_or_refuses_it_in_one_line(name, cases, tmp
         check_file(reader, *brought, tmp_path)
 
     check()
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_a_reader_reads_its_valid_files(name, tmp_path, monkeypatch):
-    reader = READERS[name]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-
     suffix = reader.suffixes[0]
     for valid in reader.valid:
         assert check_file(reader, suffix, written(valid, suffix, lambda _: True), tmp_path) == 0
 
 
-REPEATED = [
-    (name, suffix)
-    for name, reader in READERS.items()
-    for suffix in reader.suffixes
-    if name != "continuations"  # which instruct writes itself
-]
-
-
-@pytest.mark.parametrize(("name", "suffix"), REPEATED)
-def test_a_reader_refuses_a_key_that_is_there_twice(name, suffix, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", READERS.keys() - {"continuations"})  # which instruct writes itself
+def test_a_reader_refuses_a_key_that_is_there_twice(name, tmp_path):
     reader = READERS[name]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    suffix = reader.suffixes[-1]
     whole = written(reader.valid[0], suffix, lambda _: False).decode()
     key = re.match(r"\W*(\w+)", whole)[1]
     if suffix == ".csv":
         whole = "".join(f"{line.partition(',')[0].rstrip()},{line}" for line in whole.splitlines(keepends=True))
     else:
         whole = whole.replace("{", f'{{"{key}": 1, ', 1)
-    with tempfile.TemporaryDirectory(dir=tmp_path) as folder, contextlib.chdir(folder):
-        path = Path(folder, f"brought{suffix}")
-        path.write_text(whole)
+    path = tmp_path / "new" / f"brought{suffix}"
+    path.parent.mkdir()
+    path.write_text(whole)
+    with contextlib.chdir(path.parent):
         code, error = ending(lambda: reader.read(path))
     assert (code, error.count("\n")) == (2, 1), error
     assert any(place in error for place in (path.name, *reader.other))
