@@ -44,7 +44,6 @@ def test_commands_are_valid(page, command):
     command = re.split(r" \| | 2>&1", command)[0]
     tokens = shlex.split(command, comments=True)
     arguments = parse_arguments(make_parser(), tokens)
-    assert arguments.verb == tokens[0]
     if arguments.overrides:
         load_config("demo", arguments.overrides)
 
@@ -54,12 +53,6 @@ def test_recipe_commands_are_valid(page, command):
     arguments, overrides = recipe_arguments(None, shlex.split(command, comments=True))
     if arguments.config != "FILE":
         load_config(arguments.config or "demo", overrides)
-
-
-def test_commands_are_found():
-    assert {page for page, _ in INSTRUCT} >= {"README.md", "docs/judges.md", "docs/reports.md", "docs/validation.md"}
-    assert len(INSTRUCT) > 30
-    assert len(RECIPES) >= 4
 
 
 def test_the_examples_of_an_objective_run():

@@ -53,17 +53,6 @@ def test_relative_links_have_a_target(page):
     assert broken_links(page) == []
 
 
-def test_broken_links_are_found(tmp_path):
-    (tmp_path / "other.md").write_text("# A heading, twice\n\n# A heading, twice\n", encoding="utf-8")
-    page = tmp_path / "page.md"
-    page.write_text(
-        "[one](other.md) [two](other.md#a-heading-twice) [three](other.md#a-heading-twice-1) ![four](none.png)\n"
-        "[five](other.md#none) [six](https://example.org/none) `[seven](none.md)`\n```\n[eight](none.md)\n```\n",
-        encoding="utf-8",
-    )
-    assert broken_links(page) == ["none.png", "other.md#none"]
-
-
 def missing_imports(page: Path) -> list[str]:
     """What the page's Python takes from this package, which has no such name."""
     missing = []

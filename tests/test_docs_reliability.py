@@ -39,18 +39,6 @@ def test_every_fault_names_an_existing_test():
     assert not [row for row in rows if not re.match(r"`[\w/]+\.py::\w+`", row[-1])]
 
 
-def test_each_verb_has_a_test_of_each_fault():
-    assert "| fault | train | generate | evaluate | judge | report | others |" in GRID
-    rows = rows_of(GRID)
-    faults = ("second process", "SIGINT", "SIGTERM", "SIGKILL", "full disk", "read-only", "damaged", "server", "node")
-    for fault, (name, *cells) in zip(faults, rows, strict=True):
-        assert fault in name
-        assert len(cells) == 6
-        assert all(cells)
-        wrong = [cell for cell in cells[:5] if not re.match(r"`[\w/]+\.py::\w+`|cannot happen: it \w+", cell)]
-        assert not wrong, name
-
-
 def test_the_numbers_are_those_of_the_code():
     page = " ".join(TEXT.split())
     for words in (

