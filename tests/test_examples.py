@@ -10,36 +10,18 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
-@pytest.fixture
-def run_notebook(tmp_path, monkeypatch, smollm2):
-    """`run_notebook(name, **settings)`: execute it from the first cell to the last; what it printed."""
+@pytest.mark.slow
+def test_the_quickstart_runs(tmp_path, monkeypatch, smollm2):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    for name, value in {"ROWS": 2, "HELD_OUT": 1, "STEPS": 1, "OUTPUT": tmp_path / "run"}.items():
+        monkeypatch.setenv(f"QUICKSTART_{name}", str(value))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-
-    def run(name: str, **settings: object) -> str:
-        for key, value in settings.items():
-            monkeypatch.setenv(f"{name.upper()}_{key}", str(value))
-        notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
-        assert not any(cell.outputs for cell in notebook.cells if cell.cell_type == "code")  # stored without output
-        client = nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}})
-        client.execute(env=dict(os.environ))
-        outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-        return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
-
-    return run
-
-
-@pytest.mark.slow
-def test_the_quickstart_runs(run_notebook, tmp_path):
-    printed = run_notebook("quickstart", ROWS=2, HELD_OUT=1, STEPS=1, OUTPUT=tmp_path / "run")
+    notebook = nbformat.read(EXAMPLES / "quickstart.ipynb", as_version=4)
+    client = nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute(env=dict(os.environ))
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    printed = "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
     assert (printed.count("PROMPT"), printed.count("\nEMO ")) == (1, 1)
-
-
-@pytest.mark.slow
-def test_the_judging_notebook_runs(run_notebook, tmp_path):
-    printed = run_notebook("judging", OUTPUT=tmp_path / "run")
-    assert "smollm2_score: helpful beats unhelpful: weighted win rate" in printed
-    assert (tmp_path / "run" / "report" / "report.html").is_file()
 
 
 @pytest.mark.slow

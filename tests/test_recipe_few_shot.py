@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import few_shot
 import numpy as np
 import pytest
 import torch
-from test_recipe_continual import write_task
 
 from instruct.base.models import ModelOptions
 from instruct.engines.forward import open_model
@@ -55,24 +51,3 @@ def test_the_rule_openicl_is_openicls_formula(tiny_model):
     assert values == pytest.approx(expected, rel=1e-5)
     best = [(np.argmin(one[:3]), np.argmin(one[3:6])) for one in (values, expected)]
     assert best[0] == best[1]
-
-
-def test_each_row_has_its_most_similar_demonstrations(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    write_task(tmp_path)
-    few_shot.write_task("mood", Path("kept"), None, "tfidf")
-    rows = [json.loads(line) for line in Path("kept/mood.jsonl").read_text().splitlines()]
-    assert rows[1] == {
-        "text": "a grim day It is bad.\na fine day It is good.\na grim day It is", "label": 0, "vote": 0
-    }  # fmt: skip
-    few_shot.write_task("mood", Path("fewer"), 2, "tfidf")
-    fewer = Path("fewer/mood.jsonl").read_text().splitlines()
-    assert [line for line in Path("kept/mood.jsonl").read_text().splitlines() if line in fewer] == fewer
-    assert len(fewer) == 2
-
-
-def test_the_most_similar_texts_come_first_and_of_equal_ones_the_first():
-    nearest = few_shot.nearest_of(["the rain", "a dark night", "the rain at night", "the rain"], "tfidf")
-    assert nearest("the rain", 3) == [0, 3, 2]
-    assert nearest("unknown", 2) == [0, 1]

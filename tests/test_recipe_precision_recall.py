@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from instruct.run.measurements import read_metrics
 
 
 @pytest.mark.slow
-def test_figure_2_has_every_objective_and_the_control_and_resumes(tiny_model, tmp_path, monkeypatch):
+def test_figure_2_has_every_objective_and_the_control(tiny_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = "one two three four five six seven eight nine ten"
     Path("train.txt").write_text("".join(f"{n} {words}\n" for n in range(8)))
@@ -31,6 +30,3 @@ def test_figure_2_has_every_objective_and_the_control_and_resumes(tiny_model, tm
         assert f"| {name} | " in table
         assert f"{found[name]['reverse_cross_entropy'].value:.4f}" in table
     assert "The paper's claim (Figure 2" in table
-    steps = json.loads(Path("runs/figure2/manifest.json").read_text())["steps"]
-    main(flags)
-    assert json.loads(Path("runs/figure2/manifest.json").read_text())["steps"] == steps
