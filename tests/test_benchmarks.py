@@ -27,16 +27,3 @@ def test_the_page_is_made_from_the_results(monkeypatch):
 
     text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert page(text) == text
-
-
-def test_the_page_has_the_registers():
-    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
-    found = json.loads((ROOT / "benchmarks" / "results" / "compiled_kernels-sm_90.json").read_text())
-    assert found["device"] == "sm_90"
-    assert all(row["spilled_bytes"] == 0 for row in found["rows"])
-    shown = [row for row in found["rows"] if (row["dtype"], row["vocabulary"]) == ("bf16", 128256)]
-    for row in shown:
-        if row["use"] != "everything":
-            objective = {"mle": "cross-entropy", "emo": "EMO"}[row["use"]]
-            figures = f"{row['registers']} | {row['warps']} | {100 * row['occupancy']:.0f} %"
-            assert f"| {row['kernel']} | {objective} | {figures} |" in page

@@ -19,7 +19,6 @@ import io
 import json
 import os
 import shutil
-import sqlite3
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -185,25 +184,6 @@ def judge_all(run: Path, proxy: str | None) -> None:
 
 def test_requests(asked):
     check_golden(GOLDEN / "requests.jsonl", request_lines(asked[1]))
-
-
-def stored(run: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of the judgment store, by table."""
-    with contextlib.closing(sqlite3.connect(run / "judgments.sqlite")) as db:
-        tables = ("completions", "judgments", "spending")
-        return {table: sorted(db.execute(f"SELECT * FROM {table}"), key=repr) for table in tables}
-
-
-def test_a_rerun_asks_nothing_again(asked, tmp_path):
-    """Without a server: every reply is taken from the store, by its key."""
-    shutil.copytree(asked[0].parent, tmp_path / "work")
-    run = tmp_path / "work" / asked[0].name
-    manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps(manifest | {"steps": {}}))  # every judging is due again
-    before = stored(run)
-    judge_all(run, proxy=None)
-    assert stored(run) == before
-    assert all(before.values())
 
 
 @pytest.fixture(scope="module")
