@@ -8,16 +8,12 @@ not tested by them.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import multiprocessing
 import os
 import runpy
-import select
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,24 +44,6 @@ def run(
             process.kill()
             raise subprocess.TimeoutExpired(words, timeout)
         return subprocess.CompletedProcess(words, process.exitcode, *(path.read_text() for path in printed))
-
-
-def run_in_terminal(command: Sequence[object], cwd: str | Path, env: Mapping[str, str]) -> tuple[int, str]:
-    """The exit code of such a process, and what it prints to a terminal of 80 columns."""
-    words = [str(word) for word in command]
-    assert words[0] == sys.executable
-    ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-    named = {name: value for name, value in env.items() if name != "COLUMNS"} | {"TERM": "xterm"}
-    process = start(_run, words[1:], str(cwd), named, [Path(os.ttyname(theirs))] * 2)
-    printed = b""
-    while select.select([ours], [], [], 0.1)[0] or process.is_alive():
-        if select.select([ours], [], [], 0)[0]:
-            printed += os.read(ours, 1 << 16)
-    process.join()
-    os.close(ours)
-    os.close(theirs)
-    return process.exitcode, printed.decode()
 
 
 def _run(words: list[str], cwd: str, env: dict[str, str], printed: list[Path]) -> None:

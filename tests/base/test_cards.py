@@ -59,3 +59,9 @@ def test_yaml_that_cannot_be_a_card_is_refused_in_one_line(tmp_path, text, probl
     assert str(caught.value).startswith(f"{path}: is not valid YAML (")
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_key_that_is_there_twice_is_refused(tmp_path):
+    (tmp_path / "mine.yaml").write_text("name: a\nname: b\n")
+    with pytest.raises(InputError, match=r"mine\.yaml, line 2: .*has the key 'name' more than once"):
+        load_dataset_card(str(tmp_path / "mine.yaml"))

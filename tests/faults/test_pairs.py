@@ -8,13 +8,9 @@ import pytest
 from works import VERBS, Started, call_of, in_one_line, products
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
-CALLS = {verb: call_of(verb) for verb in VERBS}
-BESIDE = {
-    "export": ["report", "runs/mine", "--judge", "in_words", "--export", "x.json"],
-    "list": ["list", "runs"],
-    "labels": ["validate", "--against", "runs/mine", "--sample", "4"],
-}
-PAIRS = [(verb, verb) for verb in VERBS] + [("judge", name) for name in ("report", *BESIDE)]
+LABELS = ["validate", "--against", "runs/mine", "--sample", "4"]
+CALLS = {verb: call_of(verb) for verb in VERBS} | {"labels": LABELS}
+PAIRS = [*((verb, verb) for verb in VERBS), ("judge", "report"), ("judge", "labels")]
 # Two of one verb write the same.
 HELD = {"train": "is training mle", "generate": "is writing the outputs of mle", "judge": "is judging this run"}
 
@@ -26,7 +22,7 @@ def test_two_verbs_at_once_lose_nothing(undisturbed, state, first, second):
         folder, before = state(begun), len(undisturbed.requests())
         processes = [Started(CALLS[first], folder)]
         time.sleep(0.2)
-        processes.append(Started((CALLS | BESIDE)[second], folder))
+        processes.append(Started(CALLS[second], folder))
         ends = sorted(process.end() for process in processes)
         for end in ends:
             in_one_line(*end)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -51,27 +50,6 @@ def test_a_reader_accounts_for_a_file_or_refuses_it_in_one_line(name, cases, tmp
     suffix = reader.suffixes[0]
     for valid in reader.valid:
         assert check_file(reader, suffix, written(valid, suffix, lambda _: True), tmp_path) == 0
-
-
-@pytest.mark.parametrize("name", READERS.keys() - {"continuations"})  # which instruct writes itself
-def test_a_reader_refuses_a_key_that_is_there_twice(name, tmp_path):
-    reader = READERS[name]
-    suffix = reader.suffixes[-1]
-    whole = written(reader.valid[0], suffix, lambda _: False).decode()
-    key = re.match(r"\W*(\w+)", whole)[1]
-    if suffix == ".csv":
-        whole = "".join(f"{line.partition(',')[0].rstrip()},{line}" for line in whole.splitlines(keepends=True))
-    else:
-        whole = whole.replace("{", f'{{"{key}": 1, ', 1)
-    path = tmp_path / "new" / f"brought{suffix}"
-    path.parent.mkdir()
-    path.write_text(whole)
-    with contextlib.chdir(path.parent):
-        code, error = ending(lambda: reader.read(path))
-    assert (code, error.count("\n")) == (2, 1), error
-    assert any(place in error for place in (path.name, *reader.other))
-    assert f"'{key}' " in error
-    assert "times" in error or "more than once" in error
 
 
 def check_file(reader: Reader, suffix: str, content: bytes, above: str | Path) -> int:
