@@ -56,19 +56,12 @@ def finish(run: RunDirectory, *steps: str, **sections: Any) -> None:
 @pytest.mark.parametrize(
     ("finished", "changes", "said"),
     [
-        ("train/emo", {"lora": {"r": 16}}, "lora.r was 8 and is 16 now, but train/emo is finished"),
         ("train/emo", {"data": {**BASE["data"], "limit": None}}, "data.limit was 3 and is not set now, but train/emo"),
-        (
-            "train/mle",
-            {"model": {"dtype": "float32"}},
-            'model.dtype was "bfloat16" and is "float32" now, but',
-        ),
         (
             "train/emo",
             {"systems": {"emo": {"objective": "emo", "transport_cost": "t"}, "mle": {"objective": "mle"}}},
             'systems.emo.transport_cost was "fixed" and is "t" now, but train/emo is finished',
         ),
-        ("train/emo", {"train": {"learning_rate": 0.1}}, "train.learning_rate was not set and is 0.1 now, but"),
         ("answers", {"answers": {"limit": 6}}, "answers.limit was 5 and is 6 now, but answers is finished"),
         (
             "judge/autoj/emo_vs_mle",
@@ -95,17 +88,11 @@ def test_a_key_of_a_finished_step_is_refused_with_both_values_and_the_remedy(run
     [
         ("", {"lora": {"r": 16}, "answers": {"limit": 9}}),
         ("train/mle", {"systems": {"emo": {"objective": "emo", "transport_cost": "t"}, "mle": {"objective": "mle"}}}),
-        ("train/emo", {"systems": {**BASE["systems"], "dft": {"objective": "dft"}}}),
         ("train/emo", {"answers": {"limit": 9}}),
-        ("judge/autoj/emo_vs_mle", {"comparisons": [["emo", "mle"], ["emo", "baseline"]]}),
-        ("judge/autoj/emo_vs_mle", {"judges": [*BASE["judges"], "pandalm"]}),
-        ("judge/autoj/emo_vs_mle", {"judges": [{**BASE["judges"][0], "budget_usd": 5.0, "concurrency": 4}]}),
-        ("judge/autoj/emo_vs_mle", {"judges": []}),
-        ("judge/autoj/emo_vs_mle", {"judges": [{**BASE["judges"][0], "comparisons": [["emo", "baseline"]]}]}),
-        ("answers", {"answers": {"limit": 5, "generation": {"gpu_memory_utilization": 0.5}}}),
         ("train/emo", {"train": {"logging_steps": 1, "report_to": "none", "save_total_limit": 2}}),
-        ("train/emo", {"train": {"dataloader_num_workers": 2}}),
-        ("train/emo", {"data": {**BASE["data"], "eval_samples": 4}}),
+        ("answers", {"answers": {"limit": 5, "generation": {"gpu_memory_utilization": 0.5}}}),
+        ("judge/autoj/emo_vs_mle", {"comparisons": [["emo", "mle"], ["emo", "baseline"]]}),
+        ("judge/autoj/emo_vs_mle", {"judges": [{**BASE["judges"][0], "budget_usd": 5.0, "concurrency": 4}]}),
     ],
 )
 def test_other_changes_are_adopted_and_reported(run, finished, changes, printed):
@@ -152,10 +139,3 @@ def test_every_change_that_is_refused_is_listed(run):
     with pytest.raises(InputErrors) as caught:
         start(run, config(lora={"r": 16}, answers={"limit": 6}, comparisons=[]))
     assert len(caught.value.problems) == 2
-
-
-def test_a_key_of_trl_that_was_left_out_differs_from_null(run):
-    """Its default need not be null: without max_length, rows are cut."""
-    finish(run, "train/emo")
-    with pytest.raises(InputError, match=r"train\.max_length changed between null and unset"):
-        start(run, config(train={"max_length": None}))
