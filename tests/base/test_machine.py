@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -11,7 +9,6 @@ from instruct import EMOConfig
 from instruct.base import machine as devices
 from instruct.base.errors import InputError
 
-ROOT = Path(__file__).resolve().parents[2]
 needs_no_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine's GPU works")
 
 

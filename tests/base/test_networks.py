@@ -23,8 +23,6 @@ from instruct.base.networks import (
 )
 from instruct.engines.local import load_config, load_tokenizer
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-
 
 def qwen3_5():
     from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
