@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -71,21 +70,6 @@ def test_the_control_has_the_entropy_of_the_system_that_it_is_compared_with(conf
     assert matched(run) == control
     assert texts["emo"]["entropy"].value == control.system_entropy
     assert no_control(run) is None
-
-
-def test_temperatures_are_matched_again_only_if_the_text_changes(config, run):
-    def records() -> dict[str, str]:
-        return {name: record["inputs"]["texts"] for name, record in run.manifest()["steps"].items()}
-
-    first = match_temperatures(config, run, predictors(config, run))
-    steps = run.manifest_path.read_bytes()
-    assert match_temperatures(config, run, predictors(config, run)) == first
-    assert run.manifest_path.read_bytes() == steps
-    before = records()
-    measuring = predictors(config, run)
-    human = dataclasses.replace(measuring.human, texts=["Another text.", "And more of it."])
-    assert match_temperatures(config, run, dataclasses.replace(measuring, human=human)) != first
-    assert all(records()[name] != before[name] for name in before)
 
 
 @pytest.mark.parametrize(
