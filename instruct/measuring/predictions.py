@@ -19,11 +19,20 @@ from instruct.data.cards import load_dataset_card
 from instruct.data.rows import load_rows
 from instruct.engines.forward import ForwardModel, TextRow
 from instruct.measuring.options import HeldOutOptions
-from instruct.run.measurements import Number, PartResult, numbers
+from instruct.run.measurements import LOWER, MetricTraits, Number, PartResult, numbers
 
 if TYPE_CHECKING:
     import torch
 
+# What reports show of how systems predict human text.
+PREDICTED = {
+    "perplexity": MetricTraits("perplexity", LOWER, math.inf),
+    "entropy": MetricTraits("entropy (nats)", "how sharp", math.inf),
+    "forward_cross_entropy": MetricTraits("forward cross-entropy", LOWER, math.inf),
+    "reverse_cross_entropy": MetricTraits("reverse cross-entropy", LOWER, math.inf),
+    "total_variation": MetricTraits("total variation", LOWER),
+    "jensen_shannon": MetricTraits("Jensen-Shannon", LOWER),
+}
 DISTANCES = (
     "forward_cross_entropy",
     "reverse_cross_entropy",

@@ -7,6 +7,7 @@ of texts is computed for each draw, against the human text of the same prefixes,
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,12 +31,39 @@ from instruct.measuring.options import TextMetricOptions
 from instruct.measuring.predictions import HeldOut, Likelihoods, Reading, likelihoods
 from instruct.measuring.words import ROUGE, distinct, has_rouge_tokens, repeated_fraction, rouge, tokens
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Details, Number, PartResult, measure, numbers
+from instruct.run.measurements import (
+    HIGHER,
+    NEAR_HUMAN,
+    Details,
+    MetricTraits,
+    Number,
+    PartResult,
+    measure,
+    numbers,
+)
 
 OfContinuations = Literal["oracle_perplexity", "mauve", "rouge", "diversity"]
 # Of a sample of texts, with its value without each group of them; empty: that is not known.
 _Figure = tuple[float, NDArray[np.float64]]
 OF_CONTINUATIONS: tuple[OfContinuations, ...] = ("oracle_perplexity", "mauve", "rouge", "diversity")
+# What reports show of continuations.
+SAMPLED = {
+    "oracle_perplexity": MetricTraits("oracle perplexity", "lower is likelier, not better", math.inf),
+    "mauve": MetricTraits("MAUVE", HIGHER),
+    "rouge1": MetricTraits("ROUGE-1 of samples", HIGHER),
+    "rouge2": MetricTraits("ROUGE-2 of samples", HIGHER),
+    "rougeL": MetricTraits("ROUGE-L of samples", HIGHER),
+    "rougeL_whole": MetricTraits("ROUGE-L of samples with prefix", HIGHER),
+    "distinct_1": MetricTraits("distinct-1", NEAR_HUMAN),
+    "distinct_2": MetricTraits("distinct-2", NEAR_HUMAN),
+    "repetition": MetricTraits("repetition", NEAR_HUMAN),
+    "words": MetricTraits("words", NEAR_HUMAN, math.inf),
+}
+# Figures of one text, whose means are reported.
+_OF_A_TEXT: dict[str, Callable[[str], float]] = {
+    "repetition": repeated_fraction,
+    "words": lambda text: len(tokens(text)),
+}
 
 
 def continued_systems(run: RunDirectory) -> list[str]:
@@ -263,13 +291,6 @@ def rouge_of(rows: Sequence[Continuation]) -> PartResult:
     unseen = sum(not (has_rouge_tokens(reference) and has_rouge_tokens(row.continuation)) for row, reference in pairs)
     means = {name: statistics.fmean(values) for name, values in columns.items()}
     return PartResult(numbers(means, len(rows), without_tokens=unseen), columns)
-
-
-# Figures of one text, whose means are reported.
-_OF_A_TEXT: dict[str, Callable[[str], float]] = {
-    "repetition": repeated_fraction,
-    "words": lambda text: len(tokens(text)),
-}
 
 
 def diversity_of(rows: Sequence[Continuation]) -> PartResult:

@@ -5,7 +5,6 @@ What is done is not done again.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 
 from instruct.analysis.clusters import repeats
@@ -26,6 +25,8 @@ from instruct.measuring.sampled import (
 from instruct.measuring.tasks import evaluate_tasks
 from instruct.phases.steps import Step
 from instruct.phases.systems import system_folders
+from instruct.reporting.digits import number
+from instruct.reporting.texts import METRICS
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Metrics, metrics_path, read_metrics
 from instruct.training.options import SystemOptions
@@ -113,35 +114,17 @@ def _wanted(
     return options.metrics or [metric for metric in (*ON_HUMAN_TEXT, *OF_CONTINUATIONS) if metric not in lacking]
 
 
-# How a row is told, in this order.
-_SHOWN: Mapping[str, str] = {
-    "perplexity": "perplexity {value:.2f} ({n:,} texts, {tokens:,} tokens)",
-    "entropy": "entropy {value:.3f} nats",
-    "forward_cross_entropy": "cross-entropy {value:.3f} forward and {reverse:.3f} reverse",
-    "oracle_perplexity": "oracle perplexity {value:.2f}",
-    "mauve": "MAUVE {value:.3f} ({n:,} texts)",
-    "rougeL": "ROUGE-L {value:.3f}",
-    "distinct_2": "distinct-2 {value:.3f}",
-}
-
-
 def metrics_text(metrics: Metrics, run: RunDirectory) -> str:
     """The numbers, a line a system and a line a task of a system, and where they are."""
     lines = []
     for system, rows in metrics.texts.items():
-        reverse = rows.get("reverse_cross_entropy")
-        parts = [
-            form.format(
-                value=row.value,
-                n=row.n or 0,
-                tokens=row.details.tokens,
-                reverse=math.nan if reverse is None else reverse.value,
-            )
-            for metric, form in _SHOWN.items()
+        values = [
+            f"{traits.label} {number(row.value, row.interval)}"
+            for metric, traits in METRICS.items()
             if (row := rows.get(metric)) and row.value is not None
         ]
-        if parts:
-            lines.append(f"{system}: {', '.join(parts)}")
+        if values:
+            lines.append(f"{system}: {', '.join(values)}")
     by_task: dict[tuple[str, str], list[str]] = {}
     for row in metrics.measurements:
         if row.kind == "lm_eval" and row.value is not None:

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.base.errors import counted
 from instruct.logs.read import by_task
+from instruct.measuring.sampled import SAMPLED as TEXT_METRICS
 from instruct.reporting.digits import number
 from instruct.reporting.model import Bench, ReportData
 from instruct.reporting.read import RunContents, elsewhere_of, seeds_of
 from instruct.reporting.run_logs import log_of
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import capital, finding
-from instruct.reporting.texts import METRICS
 from instruct.run.measurements import Details, Measurement
 from instruct.scores import samples
 from instruct.scores.claims import claim_of, of_family
@@ -26,7 +26,7 @@ from instruct.scores.samples import LEAST_SEEDS
 from instruct.scores.scores import Better, Row, Scores
 from instruct.training.options import control_name, without_seed
 
-GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", METRICS["rougeL"].label, "cross-entropy"
+GREEDY, SAMPLED, ENTROPY = "ROUGE-L of greedy answers", TEXT_METRICS["rougeL"].label, "cross-entropy"
 MLE = "mle"
 RATE, MINUTES, GIB = "learning rate", "minutes", "GiB"
 _OTHER_FIGURES = {

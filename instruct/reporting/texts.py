@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from instruct.analysis.jackknife import kept
 from instruct.analysis.results import ELSEWHERE, Claim
 from instruct.base.errors import one_line
 from instruct.measuring.mauve import ENOUGH_TEXTS
+from instruct.measuring.predictions import PREDICTED
+from instruct.measuring.sampled import SAMPLED
 from instruct.reporting.digits import number, span
 from instruct.reporting.read import seeds_of
 from instruct.reporting.tables import CLUSTERS, DIFFERENCE, PAIR, TESTED, Column, Table, columns_table
@@ -48,41 +50,8 @@ _ABOUT_TESTS = (
 )
 
 
-class MetricTraits(NamedTuple):
-    """`label` for people. `reading`: what is better, or how to read it. `most`: its largest value; the smallest is 0.
-    `sampled`: of texts that a system writes, not of how it predicts human texts.
-    """
-
-    label: str
-    reading: str
-    most: float = 1.0
-    sampled: bool = True
-
-    @property
-    def better(self) -> Literal["higher", "lower", ""]:
-        """Which values are better; empty: neither side is."""
-        return "lower" if self.reading == _LOWER else "higher" if self.reading == _HIGHER else ""
-
-
-_LOWER, _HIGHER, _HUMAN = "lower is better", "higher is better", "near human"
-METRICS = {
-    "perplexity": MetricTraits("perplexity", _LOWER, math.inf, sampled=False),
-    "entropy": MetricTraits("entropy (nats)", "how sharp", math.inf, sampled=False),
-    "forward_cross_entropy": MetricTraits("forward cross-entropy", _LOWER, math.inf, sampled=False),
-    "reverse_cross_entropy": MetricTraits("reverse cross-entropy", _LOWER, math.inf, sampled=False),
-    "total_variation": MetricTraits("total variation", _LOWER, sampled=False),
-    "jensen_shannon": MetricTraits("Jensen-Shannon", _LOWER, sampled=False),
-    "oracle_perplexity": MetricTraits("oracle perplexity", "lower is likelier, not better", math.inf),
-    "mauve": MetricTraits("MAUVE", _HIGHER),
-    "rouge1": MetricTraits("ROUGE-1 of samples", _HIGHER),
-    "rouge2": MetricTraits("ROUGE-2 of samples", _HIGHER),
-    "rougeL": MetricTraits("ROUGE-L of samples", _HIGHER),
-    "rougeL_whole": MetricTraits("ROUGE-L of samples with prefix", _HIGHER),
-    "distinct_1": MetricTraits("distinct-1", _HUMAN),
-    "distinct_2": MetricTraits("distinct-2", _HUMAN),
-    "repetition": MetricTraits("repetition", _HUMAN),
-    "words": MetricTraits("words", _HUMAN, math.inf),
-}
+# In the order of the tables.
+METRICS = PREDICTED | SAMPLED
 
 
 @dataclass(frozen=True)
@@ -103,7 +72,7 @@ class _Group:
     @property
     def sampled(self) -> bool:
         """Whether a metric is of texts that the systems wrote."""
-        return any(METRICS[metric].sampled for metric in self.scores)
+        return any(metric in SAMPLED for metric in self.scores)
 
 
 class TextResults(NamedTuple):

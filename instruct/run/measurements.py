@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +24,7 @@ from instruct.base.files import lock_file, open_to_read, open_to_write, sha256_o
 from instruct.run.directory import RunDirectory
 
 VERSION: Literal[2] = 2
+LOWER, HIGHER, NEAR_HUMAN = "lower is better", "higher is better", "near human"
 Point = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
@@ -57,6 +58,20 @@ class Details(BaseModel):
     chat: bool = False
     trainings: int = 1
     better: Literal["higher", "lower"] = "higher"
+
+
+class MetricTraits(NamedTuple):
+    """What a report says of a metric: `label` for people; `reading`: what is better, or how to read it; `most`: its
+    largest value, if the smallest is 0."""
+
+    label: str
+    reading: str
+    most: float = 1.0
+
+    @property
+    def better(self) -> Literal["higher", "lower", ""]:
+        """Which values are better; empty: neither side is."""
+        return "lower" if self.reading == LOWER else "higher" if self.reading == HIGHER else ""
 
 
 class Number(BaseModel):
