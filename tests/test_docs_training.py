@@ -5,43 +5,33 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 from trl import ModelConfig, ScriptArguments, SFTConfig
 from trl.scripts.utils import DatasetMixtureConfig
 
-from instruct.command.reference import config_keys
-from instruct.config import make_config
-from instruct.training.options import TRAIN_KEYS
+from instruct.config import ExperimentConfig
+from instruct.training.emo_config import EMOConfig
 
 PAGE = (Path(__file__).parents[1] / "docs" / "training.md").read_text(encoding="utf-8")
-TABLE = PAGE.split("## From TRL, Axolotl, LLaMA-Factory")[1].split("\n\n")[1]
-CELLS = [re.split(r" \| ", line.strip("| ")) for line in TABLE.splitlines()[2:]]
+ROWS = [line.strip("| ").split(" | ") for line in PAGE.split("## From TRL")[1].split("\n\n")[1].splitlines()[2:]]
 
 
 def keys(cell: str) -> list[str]:
-    """`key` or `key: value` of a cell; what follows such a pair without a colon is another value."""
-    found: list[str] = []
-    for text in re.findall(r"`([^`]+)`", cell.split(" (")[0]):
-        if found and ": " in found[-1] and ":" not in text and "." not in text:
-            continue
-        found.append(text)
-    return found
+    return re.findall(r"`([\w.]+)[^`]*`", cell)
 
 
-OURS = [key for row in CELLS for key in keys(row[3])]
-THEIRS = [key for row in CELLS for key in keys(row[0])]
-
-
-def test_every_key_of_ours_exists():
-    known = {key.name for key in config_keys()} | {f"train.{name}" for name in TRAIN_KEYS.types()} | {"data.mixture"}
-    for key in OURS:
-        name, _, value = key.partition(": ")
-        assert name in known
-        if value and name != "data.stopping_strategy":  # of a mixture only
-            make_config({"name": "x"}, [f"--{name}", value], "test")
-
-
-def test_every_key_of_trl_exists():
-    classes = (SFTConfig, ModelConfig, ScriptArguments, DatasetMixtureConfig)
-    known = {field.name for each in classes for field in dataclasses.fields(each)}
-    assert {key.partition(":")[0] for key in THEIRS} <= known
+def test_every_key_of_the_table_exists():
+    trl = {field.name for each in (SFTConfig, ModelConfig, ScriptArguments, DatasetMixtureConfig)
+           for field in dataclasses.fields(each)}  # fmt: skip
+    config = ExperimentConfig(name="x", data={"mixture": [{"files": ["a.jsonl"]}]}).model_dump()
+    config["train"] = {field.name: None for field in dataclasses.fields(EMOConfig)}
+    assert len(ROWS) > 5
+    for theirs, ours in ROWS:
+        assert keys(theirs)
+        assert set(keys(theirs)) <= trl
+        for key in keys(ours):
+            place: Any = config
+            for part in key.replace("systems.NAME", "systems.emo").split("."):
+                assert part in place, key
+                place = place[part]
