@@ -35,7 +35,7 @@ OVERRIDES = (
     "A list is YAML: --data.files '[a.txt, b.txt]'."
 )
 
-VERBOSE = "also print what libraries print: bars, warnings and logs, which otherwise go to log.txt of the run"
+VERBOSE = "also print what libraries print (see log.txt)"
 
 
 def split_overrides(argv: Sequence[str], own: Collection[str] = ()) -> tuple[list[str], list[str]]:
@@ -128,9 +128,8 @@ def add_cluster_flag(sub: argparse.ArgumentParser) -> None:
 def add_answer_form_flags(sub: argparse.ArgumentParser) -> None:
     """How files of answers from elsewhere are read."""
     for flag, field in (("--prompt-column", "instruction"), ("--response-column", "output")):
-        text = f"the column of a file of answers that stands for `{field}`, in the files that have it"
-        sub.add_argument(flag, metavar="NAME", help=text)
-    text = "MT-Bench's or Arena-Hard's question.jsonl, for files of answers that have only the questions' ids"
+        sub.add_argument(flag, metavar="NAME", help=f"a column of files of answers, as `{field}`")
+    text = "the question.jsonl of MT-Bench or Arena-Hard, if answers have ids alone"
     sub.add_argument("--questions", metavar="FILE", help=text)
 
 

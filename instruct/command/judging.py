@@ -26,25 +26,21 @@ def add_verbs(verb: flags.AddVerb) -> None:
     """The verbs of this file, with their flags."""
     sub = verb(judge, "compare answers with a judge and write the report")
     flags.run_argument(sub, "answers")
-    text = (
-        "a judge, or J=URL: a judge at this server; repeatable (default: with --judge-model pairwise, else "
-        "those of the run's config)"
-    )
+    text = "a judge, or J=URL; repeatable (default: those of the config; with --judge-model: pairwise)"
     sub.add_argument("--judge", action="append", metavar="J", help=text)
     flags.add_pair_flags(sub)
     sub.add_argument(
         "--files",
         nargs="+",
         metavar="FILE",
-        help="with --output: files of answers, each compared with --baseline FILE, or without one with each other",
+        help="files of answers, each compared with --baseline FILE, else with each other",
     )
     sub.add_argument(
         "--output",
         metavar="DIR",
-        help="create this run from files of answers: --candidate FILE --baseline FILE, or --files (default: of two "
-        "files without RUN, runs/CANDIDATE_vs_BASELINE)",
+        help="the run to create from files of answers (default: runs/CANDIDATE_vs_BASELINE)",
     )
-    text = "with --output: compare on the prompts that all files have, and say how many were left out"
+    text = "compare on the prompts that all files have"
     sub.add_argument("--common-prompts", action="store_true", help=text)
     flags.add_answer_form_flags(sub)
     flags.add_option_flags(sub, "JudgeOptions", "orders")

@@ -24,6 +24,13 @@ GROUPS = {
 }
 
 
+class _Help(argparse.HelpFormatter):
+    """A verb's help, whose usage names what a call must have."""
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
+        super().add_usage(usage, [it for it in actions if it.required or not it.option_strings], (), prefix)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The command's parser; `verb` is the verb that was called, and `function` does its work."""
     parser = argparse.ArgumentParser(
@@ -37,7 +44,9 @@ def make_parser() -> argparse.ArgumentParser:
 
     def verb(function: Any, text: str, epilog: str | None = None) -> argparse.ArgumentParser:
         name = function.__name__.partition("_")[0]
-        sub = verbs.add_parser(name, help=text, description=text, epilog=epilog, allow_abbrev=False)
+        sub = verbs.add_parser(
+            name, help=text, description=text, epilog=epilog, formatter_class=_Help, allow_abbrev=False
+        )
         sub.set_defaults(function=function, takes_overrides=OVERRIDES in (epilog or ""), verbs=verbs.choices)
         sub.add_argument("--json", action="store_true", help="print one JSON document; progress goes to stderr")
         detail = sub.add_mutually_exclusive_group()

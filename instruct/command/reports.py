@@ -28,20 +28,20 @@ def _add_report(verb: flags.AddVerb) -> None:
         "The run's report/exports has the claims for other tools: claims.csv, and leaderboard-*.csv for AlpacaEval.",
     )
     flags.run_argument(sub, "verdicts")
-    text = "verdicts made elsewhere: AlpacaEval's annotations.json, judgments of Arena-Hard or MT-Bench"
+    text = "verdicts of AlpacaEval, Arena-Hard or MT-Bench"
     sub.add_argument("--annotations", metavar="FILE", help=text)
-    text = "the run directory for --annotations, created if missing"
+    text = "the run to create for --annotations"
     sub.add_argument("--output", metavar="DIR", help=text)
-    text = "write a judge's verdicts as AlpacaEval's annotations.json (requires --judge)"
+    text = "write the verdicts of --judge as AlpacaEval's annotations.json"
     sub.add_argument("--export", metavar="FILE", help=text)
-    sub.add_argument("--outputs", metavar="FILE", help="the candidate's answers, if the annotations lack them")
+    sub.add_argument("--outputs", metavar="FILE", help="the candidate's answers, if --annotations lacks them")
     sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, if the annotations lack them")
     flags.add_answer_form_flags(sub)
-    text = "a column with the same value in rows that depend on each other (default: `cluster`, else the prompt's text)"
+    text = "a column with one value for rows that depend on each other (default: `cluster`, else the prompt)"
     sub.add_argument("--cluster-column", metavar="NAME", help=text)
     text = "AlpacaEval's instruction difficulties, for its length-controlled win rate"
     sub.add_argument("--instruction-difficulty", metavar="FILE", help=text)
-    text = "the prompts in the order of that file, if it identifies them only by position"
+    text = "the prompts in the order of that file, if it has none"
     sub.add_argument("--difficulty-prompts", metavar="FILE", help=text)
     sub.add_argument(
         "--human",
@@ -52,18 +52,16 @@ def _add_report(verb: flags.AddVerb) -> None:
     sub.add_argument(
         "--metric",
         choices=["win_rate", "win_rate_low"],
-        help="for --fail-under: the win rate (default), or the lower end of its interval, with the pairs without a "
-        "verdict lost; from 50 on the lower end also takes a claim that is made",
+        help="for --fail-under: the win rate (default), or its interval's lower end with missing verdicts lost; from "
+        "50 on, that also takes a claim",
     )
-    sub.add_argument(
-        "--allow-weak-judge", action="store_true", help="for --fail-under: pass a judge whose card warns against it"
-    )
+    sub.add_argument("--allow-weak-judge", action="store_true", help="for --fail-under: take a weak judge, too")
     for flag, use, field in (
         ("judge", "for --fail-under and --export: only this judge", "annotator"),
         ("candidate", "for --fail-under and --export: only this system", "generator_2"),
         ("baseline", "for --export: the system that it was compared with", "generator_1"),
     ):
-        text = f"{use}; for --annotations: its name (default: the file's {field})"
+        text = f"{use}; for --annotations: its name (default: {field})"
         sub.add_argument(f"--{flag}", metavar="NAME", help=text)
 
 
