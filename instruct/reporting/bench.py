@@ -210,7 +210,7 @@ def _claim(shared: Joined, **about: Any) -> Claim:
     (metric,) = first.values
     share = metric != ENTROPY and samples.is_share(shared.matrix(metric))
     sample = samples.difference(shared.sides(metric), shared.clusters, kind="metric", share=share)
-    sample = replace(sample, enough=sample.trainings >= LEAST_SEEDS, params={})
+    sample = replace(sample, enough=sample.trainings >= LEAST_SEEDS, params={"seeded": True})
     return claim_of(sample, measure=measure_of(first), better=first.better[metric], family=OBJECTIVES, **about)
 
 

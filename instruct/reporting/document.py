@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from instruct.analysis.results import Claim, Counts
 from instruct.base.errors import counted, one_line
-from instruct.judging.human_agreement import is_chance, kappa_text
 from instruct.reporting import text as sentences
 from instruct.reporting.bench import OBJECTIVES, bench_tables
 from instruct.reporting.cautions import judge_warnings
@@ -23,7 +22,6 @@ from instruct.reporting.comparison_tables import (
     panel_table,
     seeds_table,
 )
-from instruct.reporting.digits import number
 from instruct.reporting.model import (
     ComparisonReport,
     JudgeReport,
@@ -87,15 +85,6 @@ class Section:
         self.blocks[:] = _with_rows(self.blocks)
 
 
-class Fact(NamedTuple):
-    """A title, which may end in a system's name, a value, and a few words on it."""
-
-    title: str
-    name: str
-    value: str
-    words: str
-
-
 @dataclass(frozen=True)
 class BarPart:
     """A part of the stacked bar: `x` and `width` in percent of all pairs."""
@@ -109,7 +98,7 @@ class BarPart:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A comparison; `claim` is the headline's first half in pieces, every other one a name.
+    """A comparison; `claim` is the headline's first half in pieces, every other one a name; `figure` is the other half.
 
     `details` are the sentences below the headline, `exploratory` those about rates that no claim rests on, after what
     these are called; `notes` say how the replies were made, and `missing` why there is no verdict; a section below has
@@ -123,11 +112,10 @@ class Verdict:
     baseline: str
     headline: str
     claim: list[str]
-    leads: str | None
+    figure: str
     details: list[str]
     exploratory: tuple[str, list[str]]
     seeds: str | None
-    facts: list[Fact]
     parts: list[BarPart]
     made: Claim
     judge_warnings: list[ReportWarning]
@@ -229,25 +217,24 @@ def _stated(report: ReportData) -> ReportData:
 
 def _verdict(judge: JudgeReport, comparison: ComparisonReport, spread: Claim | None, one_of_many: bool) -> Verdict:
     """What the document says of a comparison; `spread`: the claim over all training seeds, if this is one of them."""
-    details = [
-        sentences.evidence(comparison),
-    ]
+    details = [sentences.evidence(comparison)]
+    made = comparison.claim
+    figure = [sentences.stated_figure(made), *sentences.qualified(made, *sentences.further(comparison))]
     return Verdict(
         judge=name(judge.name),
         model=name(judge.model),
         candidate=name(comparison.candidate),
         baseline=name(comparison.baseline),
         headline=sentences.headline(comparison),
-        claim=sentences.finding_pieces(comparison.claim),
-        leads=sentences.leads(comparison),
+        claim=sentences.finding_pieces(made),
+        figure=sentences.capital(". ".join(filter(None, figure))),
         details=[one_line(sentences.capital(text), 1000) for text in details if text],
         exploratory=sentences.exploratory(comparison),
         seeds=f"One of {spread.trainings} training seeds; over all of them: {sentences.stated_figure(spread)}."
         if spread
         else None,
-        facts=_facts(judge, comparison),
         parts=_parts(comparison.counts, name(comparison.candidate), name(comparison.baseline)),
-        made=comparison.claim,
+        made=made,
         judge_warnings=judge_warnings(judge),
         warnings=comparison.warnings,
         missing=_missing(comparison),
@@ -281,54 +268,6 @@ def _parts(pairs: Counts, candidate: str, baseline: str) -> list[BarPart]:
             parts.append(BarPart(kind, label, count, x, width))
         x += width
     return parts
-
-
-def _facts(judge: JudgeReport, comparison: ComparisonReport) -> list[Fact]:
-    """Win rate, decided pairs, the judge's agreement with people, and its consistency."""
-    facts = [_rate(comparison.claim, comparison.counts), _decided(comparison), _trust(judge)]
-    if comparison.consistency is not None:
-        first = f"the answer shown first wins {number(comparison.first_position_rate)} % of the time"
-        facts.append(Fact("Same verdict in both orders", "", f"{number(comparison.consistency)} %", first))
-    return facts
-
-
-def _rate(made: Claim, pairs: Counts) -> Fact:
-    """The win rate of the system that the claim names first."""
-    names = [one_line(system, 40) for system in (made.candidate, made.baseline)]
-    title = "Weighted win rate of" if pairs.weighted else "Win rate of"
-    if made.value is None:
-        return Fact(title, names[0], "none", "no pair has a verdict")
-    lost = sentences.baseline_first(made)
-    words = sentences.interval_words(made) or ["no interval"]
-    words += [f"{names[0]}: {number(made.value, made.error)} %"] if lost else []
-    words += [excluded] if (excluded := sentences.excluded(made).removeprefix("; ")) else []
-    return Fact(title, names[lost], f"{number(sentences.claimed_value(made), made.error)} %", "; ".join(words))
-
-
-def _decided(comparison: ComparisonReport) -> Fact:
-    """How many pairs have a winner, and what the others are."""
-    orders = {"both": "judged in both orders", "one": "judged in one order", "alone": "each answer rated alone"}
-    made, pairs = comparison.claim, comparison.counts
-    identical = f"{pairs.identical} of {made.n} pairs: identical answers" if pairs.identical else None
-    missing = comparison.pairs_expected - made.n
-    words = [
-        sentences.largest_tie(made) or identical or ("no ties" if made.n else None),
-        f"{missing} of {comparison.pairs_expected} without a verdict" if missing else None,
-        orders[comparison.orders],
-    ]
-    return Fact("Decided pairs", "", f"{pairs.decided} of {made.n}", "; ".join(filter(None, words)))
-
-
-def _trust(judge: JudgeReport) -> Fact:
-    measured = [agreement for agreement in (judge.human_agreement or {}).values() if "kappa" in agreement]
-    worst = min(measured, key=lambda agreement: agreement["kappa"], default=None)  # the least flattering of several
-    trusted = f"κ {kappa_text(worst)}" if worst else "not measured"
-    if worst and is_chance(worst):
-        trusted = "not shown to be better than chance"
-    detail = one_line(judge.agreement, 400) if judge.human_agreement else "how often this judge decides as people do"
-    if not measured and judge.agreement != "not measured":
-        trusted, detail = "unknown", one_line(judge.agreement, 400)
-    return Fact("Agreement with people", "", trusted, detail)
 
 
 def _together(report: ReportData) -> Iterator[Block]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from instruct.analysis.results import Claim
+from instruct.analysis.results import Claim, Kind
 from instruct.base.errors import InputError, counted, one_line
 from instruct.reporting.model import ReportWarning, claim_warning, note_warning
 from instruct.reporting.text import name
@@ -180,8 +180,9 @@ def _sample(of_tasks: Sequence[Joined], metric: str, by_size: bool | None, share
     sides = [shared.sides(metric) for shared in of_tasks]
     clusters = [shared.clusters for shared in of_tasks]
     if by_size is not None:
-        return samples.mean_over_tasks(sides, clusters, by_size)
-    return samples.difference(sides[0], clusters[0], kind="points" if share else "metric", share=share)
+        return samples.mean_over_tasks(sides, clusters, by_size, of_tasks[0].seeded)
+    kind: Kind = "points" if share else "metric"
+    return samples.difference(sides[0], clusters[0], kind=kind, share=share, seeded=of_tasks[0].seeded)
 
 
 def _claim(shared: Joined, metric: str, sample: samples.Sample, simultaneous: int, **about: str) -> Claim:

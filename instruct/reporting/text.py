@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from instruct.analysis import results
-from instruct.analysis.inference import FEW_UNITS
 from instruct.analysis.results import ELSEWHERE, SINGLE_SEEDS, Claim, Counts
 from instruct.base.errors import counted, one_line
 from instruct.reporting.digits import decimals, number, span
@@ -37,27 +36,32 @@ def name(text: object) -> str:
 
 def headline(comparison: ComparisonReport) -> str:
     """What a judge says about two systems under its leading policy."""
+    return claim_headline(comparison.claim, *further(comparison))
+
+
+def further(comparison: ComparisonReport) -> tuple[str | None, ...]:
+    """The sentences of a headline before that of the corrected p-value."""
     people = "People's labels contradict this" if contradicted(comparison) else None
-    further = (leads(comparison), people, largest_tie(comparison.claim))
-    return claim_headline(comparison.claim, *further)
+    return leads(comparison), people, largest_tie(comparison.claim)
 
 
 def claim_headline(made: Claim, *further: str | None) -> str:
-    """Who is better, by how much and how certainly: by whose verdicts, or in what; what is found; the figure.
-
-    Args:
-        further: sentences before that of the corrected p-value.
-    """
+    """Who is better, by how much and how certainly: by whose verdicts, or in what; what is found; the figure."""
     made = stated(made)
     about = name(made.judge) if made.judge else one_line(made.task or made.measure, 60)
     said = "".join(finding_pieces(made))
     if made.finding == "too few" and made.params.get(ELSEWHERE):
         said += f" ({few_trainings(made)})"
+    sentence = ": ".join(filter(None, [about, said, stated_figure(made)]))
+    return ". ".join([sentence, *qualified(made, *further)])
+
+
+def qualified(made: Claim, *further: str | None) -> list[str]:
+    """The sentences after a claim's figure, of which `further` come first."""
     correction = adjusted(made) if made.adjusted_p is not None and (made.claims > 1 or made.kind != "rate") else None
     skewed = made.has_winner and "unbounded" in made.params and made.test != "jackknife"
     caution = "Skewed values can break this test" if skewed else None
-    sentences = [": ".join(filter(None, [about, said, stated_figure(made)])), *further, correction, caution]
-    return ". ".join(filter(None, sentences))
+    return [text for text in (*further, correction, caution) if text]
 
 
 def stated_figure(made: Claim) -> str:
@@ -84,9 +88,7 @@ def stated_figure(made: Claim) -> str:
     sample += [f"{counts.identical} identical"] if counts and counts.identical else []
     sample += [f"both against {name(made.through)}"] if made.through else []
     sample += ["the same on each"] if identical(made) else []
-    units = made.params.get("clusters", made.n)
-    constant = made.p is None and made.test.startswith("Student") and units >= FEW_UNITS
-    sample += ["the difference never varies"] if constant else []
+    sample += ["the difference never varies"] if "constant" in made.params else []
     details = ", ".join([*interval_words(made), *sample])
     return f"{figure}{f' ({details})' if details else ''}{excluded(made)}"
 
@@ -165,7 +167,8 @@ def finding_pieces(made: Claim) -> list[str]:
     several = made.trainings > 1 or "seeds" in made.params
     over = f" over {counted(made.trainings, 'training seed')}" * several
     over += f" of {ours}" * ("baseline_trainings" in made.params)
-    few = "training seeds" if several and made.trainings < LEAST_SEEDS else "pairs" if made.kind == "rate" else "units"
+    seeded = several or "seeded" in made.params
+    few = "training seeds" if seeded and made.trainings < LEAST_SEEDS else "pairs" if made.kind == "rate" else "units"
     pieces = {
         "no difference": ["no difference shown between ", ours, " and ", theirs, over],
         "too few": [f"too few {few} to compare ", ours, " with ", theirs],

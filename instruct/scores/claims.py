@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from instruct.analysis.inference import weakest
+from instruct.analysis.inference import FEW_UNITS, weakest
 from instruct.analysis.results import Claim, Finding, rounded
 from instruct.scores.samples import Sample
 
@@ -60,6 +60,9 @@ def claim_of(sample: Sample, simultaneous: int = 1, **about: Any) -> Claim:
         estimate = weakest(estimate, [sample.at(0.0), sample.at(1.0)])
     if not sample.share:
         params["unbounded"] = True
+    drawn = params.get("clusters", sample.n)
+    if estimate.p is None and estimate.test.startswith("Student") and drawn >= FEW_UNITS:
+        params["constant"] = True
     if simultaneous > 1:
         params["simultaneous"] = estimate.within(0.95 ** (1 / simultaneous))
     value, interval, error = estimate.value, estimate.interval, estimate.error

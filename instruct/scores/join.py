@@ -49,6 +49,11 @@ class Joined:
         return [(min(number, ours - 1), ours + min(number, theirs - 1)) for number in numbers]
 
     @property
+    def seeded(self) -> bool:
+        """Whether the trainings have seeds."""
+        return any(each.seed is not None for each in self.every)
+
+    @property
     def every(self) -> list[Scores]:
         """The evaluations of both, the candidate's first."""
         return [*self.candidate, *self.baseline]

@@ -176,6 +176,7 @@ def difference(
     kind: Kind = "points",
     share: bool = True,
     tasks: NDArray[np.intp] | None = None,
+    seeded: bool = False,
 ) -> Sample:
     """What two systems scored on the same units: the mean of the candidate's score minus the baseline's.
 
@@ -184,6 +185,7 @@ def difference(
         kind: points of scores that are shares, or the metric's own unit.
         share: whether scores are from 0 to 1.
         tasks: the task of each unit, from 0, whose means count alike; None: all units count alike.
+        seeded: whether trainings are told apart by their seeds, so that also a single one is a sample of trainings.
     """
     first, second = sides(math.nan)
     several, trainings = max(len(first), len(second)) > 1, min(len(first), len(second))
@@ -214,17 +216,20 @@ def difference(
         n=len(known),
         missing=len(gains) - len(known),
         share=share,
-        enough=enough and (not several or trainings >= LEAST_SEEDS),
+        enough=enough and (not (several or seeded) or trainings >= LEAST_SEEDS),
         trainings=trainings,
         params={
             "candidate_above": above,
             "baseline_above": below,
             **({"clusters": drawn} if drawn < len(known) else {}),
+            **({"seeded": True} if seeded else {}),
         },
     )
 
 
-def mean_over_tasks(of_tasks: Sequence[Sides], clusters: Sequence[NDArray[np.intp]], by_size: bool) -> Sample:
+def mean_over_tasks(
+    of_tasks: Sequence[Sides], clusters: Sequence[NDArray[np.intp]], by_size: bool, seeded: bool = False
+) -> Sample:
     """The mean difference over tasks, of scores from 0 to 1, each counting by its number of units or all alike.
 
     Args:
@@ -238,7 +243,7 @@ def mean_over_tasks(of_tasks: Sequence[Sides], clusters: Sequence[NDArray[np.int
     starts = np.cumsum([0, *(of.max(initial=-1) + 1 for of in clusters[:-1])])
     together = np.concatenate([of + start for of, start in zip(clusters, starts, strict=True)])
     tasks = np.repeat(np.arange(len(clusters)), [len(of) for of in clusters])
-    sample = difference(sides, together, tasks=None if by_size else tasks)
+    sample = difference(sides, together, tasks=None if by_size else tasks, seeded=seeded)
     gains = mean_gains(*sides(math.nan))
     about = {"tasks": len(np.unique(tasks[np.isfinite(gains)])), "weights": "units" if by_size else "tasks"}
     return replace(sample, params={**sample.params, **about})

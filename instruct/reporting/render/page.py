@@ -72,6 +72,7 @@ def render_page(report: ReportData, figures: Mapping[str, Path], pairs: str | No
             paragraphs for part in _of_kind(Section, shown.numbers) if (paragraphs := _of_kind(Paragraph, part.blocks))
         ],
         paragraphs=[block.text for block in _of_kind(Paragraph, shown.opening) if not block.about],
+        trust={block.about: block.text for block in _of_kind(Paragraph, shown.opening)},
         figures={one_line(title): image(path.read_text(encoding="utf-8")) for title, path in figures.items()},
         leading=leading,
         tables=[table for table in _of_kind(Table, shown.numbers) if table not in leading],
