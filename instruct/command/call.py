@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import glob
 import itertools
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError, InstructError, counted, one_line
 from instruct.base.output import Result, say
-from instruct.command.flags import options_given
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
@@ -153,12 +151,8 @@ def named_mode(arguments: argparse.Namespace) -> JudgingMode:
 
 
 def cluster_override(arguments: argparse.Namespace) -> list[str]:
-    """The override of `cluster` that the call's flags give."""
-    options = options_given(arguments, "ClusterOptions")
-    if arguments.cluster is None:
-        refuse_without("--cluster ray", arguments, *options)
-        return []
-    return ["--cluster", json.dumps(options)]
+    """The override of `cluster` that the call's flag gives."""
+    return ["--cluster", "{}"] if arguments.cluster else []
 
 
 def named_difficulty(arguments: argparse.Namespace) -> Difficulty | None:

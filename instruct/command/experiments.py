@@ -38,7 +38,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
         if function is run:
             flags.add_phase_flags(sub)
             flags.add_retry_flag(sub)
-            _add_cluster_flags(sub)
+            flags.add_cluster_flag(sub)
         if function is config:
             sub.add_argument("--schema", action="store_true", help="print the path of the JSON Schema for editors")
         if function is preview:
@@ -49,13 +49,8 @@ def add_verbs(verb: flags.AddVerb) -> None:
     text = "replace answers that verdicts were made on"
     sub.add_argument("--redo", action="append", default=[], choices=["answers"], help=text)
     flags.add_retry_flag(sub)
-    _add_cluster_flags(sub)
-    _add_evaluate(verb)
-
-
-def _add_cluster_flags(sub: argparse.ArgumentParser) -> None:
     flags.add_cluster_flag(sub)
-    flags.add_option_flags(sub, "ClusterOptions")
+    _add_evaluate(verb)
 
 
 def _add_bench_and_check(verb: flags.AddVerb) -> None:

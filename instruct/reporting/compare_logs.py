@@ -9,7 +9,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +54,9 @@ ENDINGS = (".md", ".csv", ".html", ".json")  # of the files that a comparison ca
 _DIFFERENCES = (
     "The candidate's mean minus the other's over the same units: in points (100 times the metric) where the metric "
     "is from 0 to 1. p is McNemar's where units are right or wrong, that of the mean (Gaffke) where they are graded, "
-    "Student's where a metric has no bounds; in clusters and over several seeds it is of these. p (Holm) and what is "
-    "excluded are corrected for all tests of this table. Detectable: the "
-    "true difference that such units show in four of five cases; units for a point: how many show a difference of one. "
-    "Other units like these are covered; other trainings only where there are several seeds."
+    "Student's where a metric has no bounds. p (Holm) and what is excluded are corrected for all tests of this table. "
+    "Detectable: the true difference that such units show in four of five cases. Other units like these are covered; "
+    "other trainings only where there are several seeds."
 )
 _SIMULTANEOUS = "Simultaneous: the intervals of all pairs of systems hold at once in 95 % of cases."
 _RANKS = "Ranks: those that the tests of all pairs of systems leave open, corrected by Holm's method."
@@ -132,7 +131,8 @@ class LogComparison:
         yield self._figures("Scores", _SCORES, lambda log: {metric: log.mean(metric) for metric in log.values})
         yield self._figures("Not paired", _UNPAIRED, _unpaired)
         shown = f"Those that changed most; {counted(self.changed_units, 'unit')} changed."
-        yield columns_table("Units that changed", self.changed, _CHANGED_COLUMNS, shown)
+        several = [replace(column, when=len(self.systems) > 2) for column in PAIR]
+        yield columns_table("Units that changed", self.changed, [*several, *_CHANGED_COLUMNS], shown)
 
     def _settings(self) -> Table:
         rows = [[listed(row.tasks), row.setting, *row.values] for row in self.settings]
@@ -320,8 +320,7 @@ def compare_logs(
     mean_of = functools.cache(functools.partial(_mean, evaluated))  # of each system once, however many it is beside
     for claim in claims:
         if (detectable := claim.detectable) is not None:
-            units = math.ceil(claim.n * detectable**2)
-            claim.params |= {"detectable": detectable, "units_for_a_point": units}
+            claim.params["detectable"] = detectable
         means = [mean_of(system, claim.task or "", claim.measure) for system in (claim.candidate, claim.baseline)]
         claim.params["means"] = [100 * mean if mean is not None and claim.in_points else mean for mean in means]
     changed, count = joined.changed(of_family(claims, MAIN))
@@ -410,19 +409,18 @@ def _difference_columns(claims: Sequence[Claim]) -> list[Column]:
         *text_columns("task"),
         Column("metric", "measure", text=True),
         *PAIR,
+        *DIFFERENCE,
+        *TESTED,
+        Column("candidate's mean", lambda claim: claim.params["means"][0], error="interval"),
+        Column("other's mean", lambda claim: claim.params["means"][1], error="interval"),
         Column("units", "n"),
         CLUSTERS,
         Column("seeds", "trainings", when=any(claim.trainings > 1 for claim in claims)),
         Column("without a value", "missing", when="known"),
-        Column("candidate's mean", lambda claim: claim.params["means"][0], error="interval"),
-        Column("other's mean", lambda claim: claim.params["means"][1], error="interval"),
-        *DIFFERENCE,
         Column("better on", lambda claim: _units_apart(claim)[0]),
         Column("worse on", lambda claim: _units_apart(claim)[1]),
         Column("simultaneous", "params.simultaneous", error="interval", sign=True, note=_SIMULTANEOUS),
-        *TESTED,
         Column("detectable", "params.detectable"),
-        Column("units for a point", "params.units_for_a_point", form=",d"),
     ]
 
 
@@ -438,13 +436,11 @@ _RANK_COLUMNS = [
     Column("rank 95 %", lambda row: "–".join(map(str, dict.fromkeys(row.rank_interval)))),
 ]
 _CHANGED_COLUMNS = [
-    *text_columns("task", "unit", "metric"),
-    *PAIR[::-1],
-    Column("from", "baseline_value", text=True, form="g"),
-    Column("to", "candidate_value", text=True, form="g"),
-    Column("question", text=True),
+    *text_columns("task", "metric", "unit", "question"),
     Column("other's answer", "baseline_response", text=True),
     Column("candidate's answer", "candidate_response", text=True),
+    Column("from", "baseline_value", form="g"),
+    Column("to", "candidate_value", form="g"),
 ]
 
 

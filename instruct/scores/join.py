@@ -172,10 +172,10 @@ def _differing_prompts(
         unit = one_line(shared.units[units[0]], 60)
         where = f" to {len(units)} of {counted(len(shared.units), 'unit')}, the first {unit!r}"
     because = ", ".join(_in_words(each, first, name) for name in settings) or "the logs do not say why"
-    allowed = ", ".join(settings) or ANY_PROMPT
+    allowed = " ".join(f"`allow` {name!r}" for name in settings or [ANY_PROMPT])
     return (
         f"{place_of(each)}: other prompts of the task {one_line(first.task, 60)} than in {place_of(first)}"
-        f"{where} ({because}); evaluate both alike, or allow it (allow: {allowed}) to compare by row and right answer"
+        f"{where} ({because}); evaluate both alike, or compare by row and right answer with {allowed}"
     )
 
 

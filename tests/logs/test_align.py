@@ -127,7 +127,7 @@ def test_other_rows_under_the_same_ids_are_refused(part, words):
     [
         (
             {"template": ("chat", "none"), "shots": (5, 5)}, ("chat", "text"),
-            r"b to 2 of 2 units, the first 'x' \(template: chat, not none\); .*\(allow: template\)",
+            r"b to 2 of 2 units, the first 'x' \(template: chat, not none\); .*`allow` 'template'",
             ["template"], "template: chat, not none",
         ),
         ({}, ("one", "other"), r"b to 2 of 2 units, the first 'x' \(the logs do not say why", ["prompt"], "prompts"),

@@ -66,7 +66,7 @@ def test_the_tools_own_figures_are_those_of_its_samples(tiny_model_folder, tmp_p
     assert settings.items() <= logs["gsm8k_some"].settings.items()
     assert logs["mmlu_anatomy"].texts[0][0].startswith("A lesion causing compression")
     pair = {"base": folders[False], "fewer": folders[True]}
-    with pytest.raises(InputError, match=r"other prompts of the task .* \(shots: 2, not 1\); .*\(allow: shots\)"):
+    with pytest.raises(InputError, match=r"other prompts of the task .* \(shots: 2, not 1\); .*`allow` 'shots'"):
         compare_logs(pair, metrics=["acc"])
     compared = compare_logs(pair, metrics=["acc"], allow=["shots"])
     assert {claim.task: claim.n for claim in compared.claims}["mmlu_all"] == 12
