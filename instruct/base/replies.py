@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+# Among the changes of a request, if a server counts fewer tokens in a prompt than it can have.
+PROMPT_CUT = "with a prompt that the server seems to cut"
+
 
 @dataclass(frozen=True)
 class Completion:

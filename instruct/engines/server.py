@@ -14,7 +14,7 @@ from typing import Any
 from instruct.base.errors import InputError, InstructError, StoppedError, one_line, refused_by_library
 from instruct.base.interrupts import GRACE, hold_interrupts, release_interrupts
 from instruct.base.output import log_once, say, warn
-from instruct.base.replies import Completion, Failure, Reply, ScoredCompletion
+from instruct.base.replies import PROMPT_CUT, Completion, Failure, Reply, ScoredCompletion
 from instruct.engines.base import (
     EngineOptions,
     Prompt,
@@ -58,7 +58,6 @@ INTERRUPTED_REPLIES = GRACE - 1.5
 # Seconds for a connection.
 _CONNECT_TIMEOUT = 5.0
 _TIMED_OUT = "timed out"
-_CUT = "with a prompt that the server seems to cut"
 _OPENAI = "https://api.openai.com/v1"
 
 Counts = tuple[int | None, int | None]  # tokens of a prompt and of its reply, as a server states them
@@ -313,9 +312,9 @@ class ServerEngine:
                 return completion
             if 0 < (completion.prompt_tokens or 0) < least_tokens(request.prompt):
                 self._say_once(
-                    _CUT, f"counts {completion.prompt_tokens} tokens in a prompt of more, which it seems to cut"
+                    PROMPT_CUT, f"counts {completion.prompt_tokens} tokens in a prompt of more, which it seems to cut"
                 )
-                changes = ", ".join(filter(None, [changes, _CUT]))
+                changes = ", ".join(filter(None, [changes, PROMPT_CUT]))
             counts = self._believed(request, (completion.prompt_tokens, completion.completion_tokens), completion.text)
             completion = dataclasses.replace(
                 completion, prompt_tokens=counts[0], completion_tokens=counts[1], changes=changes or None

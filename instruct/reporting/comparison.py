@@ -17,6 +17,7 @@ from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, positi
 from instruct.analysis.results import SINGLE_SEEDS
 from instruct.analysis.style import Scored, length_figures, style_control, style_counts, style_features
 from instruct.base.errors import counted
+from instruct.base.replies import PROMPT_CUT
 from instruct.data.prompts import turn_of
 from instruct.judging.store import Judgment
 from instruct.reporting import model
@@ -57,6 +58,8 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
     length, style = _length_and_style(judged)
     controlled, doubts = length_control(judged, difficulty)
     people, cautions = with_labels(judged, contents.labels)
+    notes = [*(recorded_results.get("notes") or []), *_notes_on_file(judged)]
+    cautions += [note for note in notes if PROMPT_CUT in note]
     return ComparisonReport(
         candidate=judged.key.candidate,
         baseline=judged.key.baseline,
@@ -80,7 +83,7 @@ def comparison_figures(contents: RunContents, judged: Judged, difficulty: Diffic
         parts=_parts(judged.pairs),
         with_labels=people,
         requests=len({key for judgment in judgments for key in judgment.key.split()}),
-        notes=[*(recorded_results.get("notes") or []), *_notes_on_file(judged)],
+        notes=[note for note in notes if PROMPT_CUT not in note],
         warnings=[*map(claim_warning, doubts), *identical_warnings(judged), *map(claim_warning, cautions)],
     )
 
