@@ -376,6 +376,7 @@ def run_and_kill(tmp_path) -> Callable[..., None]:
 def short_waits(monkeypatch):
     """A server's faults are waited out in milliseconds."""
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.002)
+    monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.02)
 
 
 @contextlib.contextmanager
