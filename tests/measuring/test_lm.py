@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -74,20 +73,11 @@ def test_what_follows_the_end_of_a_reply_in_its_batch_is_no_part_of_it(model, mo
     assert other
 
 
-def test_chats_are_written_in_the_runs_template(model, tmp_path, monkeypatch):
+def test_chats_are_written_as_lm_eval_writes_them(model):
     chat = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
     with local_lm(model) as lm:
         for messages, asks in [(chat, True), ([*chat, {"role": "assistant", "content": "Answer:"}], False)]:
             assert render_chat(model.tokenizer, Rendering(), messages, asks) == lm.apply_chat_template(messages, asks)
-    template = tmp_path / "mine.jinja"
-    template.write_text(
-        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
-        "[{{ m.content }}]{% endfor %}{{ strftime_now('%Y') }}"
-    )
-    rendering = Rendering(str(template), day=date(2001, 2, 3))
-    monkeypatch.setattr(model.tokenizer, "chat_template", model.tokenizer.chat_template)  # and restore it
-    rendering.prepare(model.tokenizer)
-    assert render_chat(model.tokenizer, rendering, chat) == "[hi]2001"
 
 
 def test_other_weights_than_those_that_were_trained_are_refused(tiny_model, make_adapter, tmp_path):
@@ -109,12 +99,10 @@ def test_other_weights_than_those_that_were_trained_are_refused(tiny_model, make
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.bodies.append(body)
         status, reply = self.server.answer(body)
         data = json.dumps(reply).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
-        self.send_header("location", self.server.location)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -126,17 +114,16 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def serve(monkeypatch):
     """A server that answers as `answer` says, a function from a request's body to a status and an object; lm-eval's
-    two models of it, with a tokenizer or without; `bodies`: all. lm-eval does not wait before it asks again."""
+    two models of it, with a tokenizer or without. lm-eval does not wait before it asks again."""
     monkeypatch.setattr("lm_eval.models.api_models.wait_exponential", lambda **_: lambda state: 0)
     servers = []
 
-    def started(answer, tokenizer=None, location=""):
+    def started(answer, tokenizer=None):
         servers.append(server := ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-        server.answer, server.bodies, server.location = answer, [], location
-        server.url = f"http://127.0.0.1:{server.server_port}/v1"
+        server.answer, url = answer, f"http://127.0.0.1:{server.server_port}/v1"
         Thread(target=server.serve_forever, daemon=True).start()
-        server.chats = Chats("model m", "m", f"{server.url}/chat/completions", None)
-        server.completions = Completions("model m", "m", f"{server.url}/completions", tokenizer)
+        server.chats = Chats("model m", "m", f"{url}/chat/completions", None)
+        server.completions = Completions("model m", "m", f"{url}/completions", tokenizer)
         return server
 
     yield started
@@ -169,9 +156,7 @@ def test_a_server_scores_token_ids_as_the_model_does(model, serve):
         assert lm.loglikelihood_rolling(whole) == pytest.approx(local.loglikelihood_rolling(whole), abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    "logprobs", [None, {"token_logprobs": [-9.0], "top_logprobs": [{"e": -9.0}]}, {"token_logprobs": [None] * 99}]
-)
+@pytest.mark.parametrize("logprobs", [None, {"token_logprobs": [-9.0], "top_logprobs": [{"e": -9.0}]}])
 def test_a_server_that_does_not_score_a_prompt_is_refused(model, serve, logprobs):
     """Of a prompt that is not echoed, lm-eval's sum would be 0: as likely as can be."""
     server = serve(lambda body: (200, {"choices": [{"index": 0, "text": "e", "logprobs": logprobs}]}), model.tokenizer)
@@ -179,32 +164,9 @@ def test_a_server_that_does_not_score_a_prompt_is_refused(model, serve, logprobs
         server.completions.loglikelihood(requests("loglikelihood", ("a b", "c d")))
 
 
-def test_a_server_that_knows_the_tokenizer_alone_is_sent_chats_and_scores_nothing(serve):
-    texts = {"Say dark.": "dark.", "Think.": None}  # which thinks until the limit
-
-    def answer(body):
-        message = {"content": texts[body["messages"][0]["content"]]}
-        return 200, {"choices": [{"index": 0, "message": message, "finish_reason": "length"}]}
-
-    lm = serve(answer).chats
-    assert said(lm, *texts) == ["dark.", ""]
-    for scores, arguments in ((lm.loglikelihood, ("a", "b")), (lm.loglikelihood_rolling, ("a",))):
-        with pytest.raises(InputError, match="the task mine scores given text, which needs the model's tokenizer"):
-            scores(requests("loglikelihood", arguments))
-
-
-def test_a_redirect_is_refused_and_no_other_server_is_sent_the_prompt(serve):
-    other = serve(lambda body: (200, {"choices": [{"index": 0, "message": {"content": "mine now"}}]}))
-    server = serve(lambda body: (307, {}), location=f"{other.url}/chat/completions")
-    with pytest.raises(InputError, match="redirects requests \\(307\\); give the address that it redirects to"):
-        said(server.chats, "a")
-    assert other.bodies == []
-
-
-@pytest.mark.parametrize("reply", [(500, {"error": "sk-secret-key"}), (200, {"choices": [{"message": {}}]})])
-def test_replies_that_fail_stop_the_task_and_show_no_key(serve, reply, monkeypatch, caplog):
+def test_replies_that_fail_stop_the_task_and_show_no_key(serve, monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
-    server = serve(lambda body: reply)
+    server = serve(lambda body: (500, {"error": "sk-secret-key"}))
     with pytest.raises(InputError, match="the task mine cannot be run") as raised, refusing("mine"):
         said(server.chats, "a")
     assert "sk-secret-key" not in f"{caplog.text}{raised.value}"

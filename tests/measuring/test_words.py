@@ -80,16 +80,12 @@ def test_distinct_n_counts_n_grams_of_all_texts_and_without_each_group(texts, n,
 @pytest.mark.parametrize(
     ("text", "tokens"),
     [
-        ("", []),
-        ("one two three", ["one", "two", "three"]),
         ("a b, a b, a b, a b,", ["a", "b", ","] * 4),
         *(
             (" ".join(words), words)
             for words in (["a", "a", "b", "a", "a", "a", "b", "a", "c"], list("abacabadabacaba"))
         ),
-        ("!" * 40, ["!"] * 40),
         ("我不知道" * 10, list("我不知道" * 10)),
-        ("ไม่รู้" * 6, list("ไม่รู้" * 6)),
         ("été d'été " * 5, ["été", "d", "'", "été"] * 5),
         ("\x00\ud800 \u202e a", ["\x00", "\ud800", "\u202e", "a"]),
     ],
