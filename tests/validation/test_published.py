@@ -72,10 +72,6 @@ def test_own_verdicts_are_matched_by_pair_and_order(tmp_path):
     verdicts = {"listed": ["tie"] * 3, "swapped": ["tie", "tie", "failed"], "strict": ["tie", "tie", "failed"]}
     found = read_published([write(tmp_path / "v.jsonl", rows)], PAIRS)
     assert (found.raters(), found.positions_known, found.judge, found.card) == (verdicts, True, "v", None)
-    made = {"judge": "mine", "model": "m", "card": "c", "set_sha256": "s"}
-    found = read_published([write(tmp_path / "v.jsonl", [made, *rows])], PAIRS)
-    assert found.raters() == verdicts
-    assert (found.judge, found.model, found.card, found.set_sha256) == ("mine", "m", "c", "s")
 
 
 @pytest.mark.parametrize(
@@ -83,22 +79,11 @@ def test_own_verdicts_are_matched_by_pair_and_order(tmp_path):
     [
         ([{"output": 0}] * 2, "has 2 verdicts, but the set has 3"),
         ([{"output": 3}] * 3, "row 1: output: 3 is not a verdict; write one of 0, 1, 2, -1"),
-        ([{"output": True}] * 3, "row 1: output: True is not a verdict"),
-        ([{"idx": n, "x_result": 1} for n in (0, 1, 3)], "row 3: idx: '3' is not a pair of the set (0 to 2)"),
         ([{"idx": n, "x_result": 1} for n in (0, 1, 1)], "row 3: idx: pair 1 already has a verdict"),
-        (
-            [{"idx": 0, "x_result": "1", "y_result": "1"}],
-            "row 1: unknown layout (columns: idx, x_result, y_result)",
-        ),
-        ([{"pair": 0, "order": "second", "verdict": "tie"}], "row 1: order: 'second' must be first or swapped"),
-        ([{"pair": 0, "order": "first", "verdict": "Tie!"}], "row 1: verdict: 'Tie!' is not a verdict"),
-        ([{"preference": 1, "instruction": "Say yes.", "output_2": "No."}], "row 1: needs instruction, output_1 and"),
         (
             [annotation("Say no.", "Yes.", "No.", 1)],
             "row 1: its instruction ('Say no.') with these two outputs is not a",
         ),
-        ([annotation("Say yes.", "Yes.", "No.", 3)], "row 1: preference: 3 is not a preference; give 1 (the baseline)"),
-        ([annotation("Say yes.", "Yes.", "No.", 1)] * 3, "row 3: its pair already has a verdict"),
         ([{"verdict": "first"}], "give PandaLM's (idx and one NAME_result), Auto-J's (output), AlpacaEval's"),
     ],
 )
