@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,9 @@ from pathlib import Path
 import pytest
 import stored
 
-from instruct.base.errors import InputError, InstructError
-from instruct.base.replies import Completion, Failure
-from instruct.generation.kept import KeptReplies, forgive
+from instruct.base.errors import InputError
+from instruct.base.replies import Completion
+from instruct.generation.kept import KeptReplies
 
 PROMPTS = ["one", "two", "three", "four", "two"]
 
@@ -44,52 +43,11 @@ def test_replies_in_any_order_are_resumed(tmp_path):
     assert (kept_in(tmp_path).missing, kept_in(tmp_path).work.seconds) == ([], 45)
 
 
-def test_a_failure_is_asked_again_twice_unless_it_is_for_good(tmp_path):
-    kept = answered(tmp_path)
-    stored.change(tmp_path, "a", "DELETE FROM completions WHERE text IN ('a', 'b')")
-    for left in ([0], [0], []):
-        kept = kept_in(tmp_path)
-        kept.add([(0, Failure("HTTP 500")), (1, Failure("too long", permanent=True))], 0)
-        assert kept_in(tmp_path).missing == left
-    assert [reply.reason for reply in kept_in(tmp_path).replies() if isinstance(reply, Failure)] == [
-        "HTTP 500",
-        "too long",
-    ]
-    assert forgive(tmp_path, "a")
-    assert kept_in(tmp_path).missing == [0, 1]
-
-
-def test_other_work_and_other_engines_start_over(tmp_path):
-    answered(tmp_path)
-    other = kept_in(tmp_path, "other")
-    assert other.missing == [0, 1, 2, 3, 4]
-    assert kept_in(tmp_path).missing == []  # until the other work starts
-    other.start("vllm 1 cpu")
-    assert kept_in(tmp_path).missing == [0, 1, 2, 3, 4]
-    kept = answered(tmp_path)
-    kept.start("vllm 1 cpu", "checked")
-    assert kept.missing == []
-    kept.start("vllm 2 cpu")
-    assert kept.missing == [0, 1, 2, 3, 4]
-    assert stored.replies(tmp_path, "a") == []
-
-
 def test_a_reply_that_is_gone_is_said(tmp_path):
     answered(tmp_path)
     stored.change(tmp_path, "a", "UPDATE work SET engine = 'other'")
     with pytest.raises(InputError, match=r"a\.replies\.sqlite: has no reply to prompt 1 of 5"):
         list(kept_in(tmp_path).replies())
-
-
-def test_a_store_that_another_process_writes_is_refused(tmp_path, monkeypatch):
-    answered(tmp_path)
-    connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda path, **how: connect(path, **how | {"timeout": 0.1}))
-    other = connect(tmp_path / "a.replies.sqlite", isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(InstructError, match=r"database is locked.*end the process that locks it"):
-        kept_in(tmp_path)
-    other.close()
 
 
 WRITER = """

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 from encoded_rows import encode_row
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from instruct.base.models import ModelOptions
@@ -20,7 +18,6 @@ from instruct.data.sources import RawRow
 from instruct.engines.base import Request
 from instruct.engines.transformers import TransformersEngine
 from instruct.generation.answers import GenerationConfig, generate_answers
-from instruct.generation.replies import token_ids
 
 INSTRUCTIONS = [
     "Name three rivers.",
@@ -80,10 +77,3 @@ def test_engines_receive_the_prompts_of_training(smollm2_words, tokenizer, templ
     config = GenerationConfig(engine="transformers", max_new_tokens=1, batch_size=2)
     generate_answers(ModelOptions(name=str(smollm2_words)), {"base": None}, prompts, template, config, tmp_path)
     assert sent == [trained_prompt(tokenizer, instruction, template) for instruction in INSTRUCTIONS]
-
-
-@settings(deadline=None)
-@given(st.text(st.characters(codec="utf-8"), min_size=1))
-def test_any_instruction_has_one_alpaca_prompt(tokenizer, instruction):
-    (sent,) = token_ids(tokenizer, [EvalPrompt(instruction, "").render("alpaca")])
-    assert list(sent) == trained_prompt(tokenizer, instruction, "alpaca")

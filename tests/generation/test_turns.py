@@ -14,9 +14,7 @@ from instruct.generation.answers import (
     NOT_ASKED,
     GenerationConfig,
     _next_turn,
-    answer_work,
     generate_answers,
-    sampled_at,
 )
 
 PROMPTS = [
@@ -76,11 +74,3 @@ def test_prompts_are_sampled_at_the_temperature_of_their_set_unless_one_is_given
     bodies = [request["body"] for request in requests()]
     assert sorted(body["temperature"] for body in bodies) == expected
     assert all("seed" in body for body in bodies if body["temperature"])
-
-
-def test_a_card_s_temperatures_can_be_left_out():
-    prompts = [EvalPrompt("Write.", "writing", temperature=0.7)]
-    assert sampled_at(prompts, GenerationConfig()) == [0.7]
-    assert sampled_at(prompts, GenerationConfig(card_temperatures=False)) == [None]
-    greedy, named = (answer_work(prompts, "chat", GenerationConfig(card_temperatures=on)) for on in (False, True))
-    assert greedy.identities != named.identities
