@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 from datasets import Dataset
@@ -20,11 +17,10 @@ from instruct.config import make_config
 from instruct.engines.forward import open_model
 from instruct.measuring.options import TaskOptions
 from instruct.measuring.task_cards import read_task
-from instruct.measuring.tasks import Harness, read_results
+from instruct.measuring.tasks import Harness
 from instruct.reporting.compare_logs import compare_logs
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import files_folder, metrics_path, read_metrics
-from tests.judging.test_vllm_serve import vllm_serve
+from instruct.run.measurements import metrics_path, read_metrics
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tasks.md"
 # Table 5 of the paper: a template and what stands in it for each label.
@@ -67,20 +63,12 @@ def test_systems_have_lm_evals_scores_in_the_documented_tasks_and_are_compared_r
     run = RunDirectory("runs/mine")
     run.start(make_config({**content, "judges": [], "comparisons": []}, [], "test").model_dump(mode="json"))
     make_adapter(tiny_experiment["model"]["name"], run.adapters / "emo", 1, 0.5)
-    graded = [{"metric": "graded", "aggregation": "mean", "higher_is_better": True}]
-    replies = documented | {"task": "replies", "output_type": "generate_until", "metric_list": graded}
-    replies["generation_kwargs"] = {"until": ["."], "max_gen_toks": 4, "do_sample": False}
-    Path("replies.yaml").write_text(yaml.safe_dump(replies) + "process_results: !function scoring.graded\n")
-    Path("scoring.py").write_text(
-        "def graded(doc, replies):\n    return {'graded': sum(map(ord, replies[0])) % 7 / 7}\n"
-    )
-    evaluate = ["evaluate", run.folder, "--tasks", "mood,replies.yaml", "--trust-task-code"]
+    evaluate = ["evaluate", run.folder, "--tasks", "mood"]
     code, out, err = instruct(*evaluate)
     assert code == 0, err
     assert "emo: lm-eval mood acc" in out
     assert instruct("evaluate", run.folder, "--tasks", "sums.yaml", "--chat")[0] == 0
     rows = {(row.system, row.task, row.metric): row.value for row in read_metrics(run).measurements}
-    scores = {}
     for system, folder in (("base", None), ("emo", run.adapters / "emo")):
         model = open_model(ModelOptions(name=tiny_experiment["model"]["name"], dtype="float32"), folder)
         with model.engine.adapted(model.adapter) as network:
@@ -94,82 +82,18 @@ def test_systems_have_lm_evals_scores_in_the_documented_tasks_and_are_compared_r
                     apply_chat_template=task == "sums",
                 )["results"][task]  # fmt: skip
                 assert rows[system, task, name] == found[key]
-        for task in ("mood", "replies"):
-            samples, results = sorted(files_folder(run, f"lm_eval/{task}", system).iterdir(), reverse=True)
-            scores[system, task] = [json.loads(line) for line in samples.read_text().splitlines()]
-            assert json.loads(results.read_text())["model_name"] == system
-    claims = {claim.task: claim for claim in compare_logs([run.folder], baseline="base").claims}
-    assert {(task, claim.candidate, claim.baseline, claim.n) for task, claim in claims.items()} == {
-        ("mood", "emo", "base", 4), ("replies", "emo", "base", 4), ("sums", "emo", "base", 2)
+    claims = compare_logs([run.folder], baseline="base").claims
+    assert {(claim.task, claim.candidate, claim.baseline, claim.n) for claim in claims} == {
+        ("mood", "emo", "base", 4), ("sums", "emo", "base", 2)
     }  # fmt: skip
-    values = np.subtract(*([row["graded"] for row in scores[name, "replies"]] for name in ("emo", "base")))
-    scale = 100 if claims["replies"].in_points else 1
-    assert (claims["replies"].value, claims["replies"].test) == (pytest.approx(scale * values.mean()), "mean")
     before, written = run.manifest()["steps"], metrics_path(run).stat().st_mtime_ns
     assert instruct(*evaluate)[0] == 0
     assert (run.manifest()["steps"], metrics_path(run).stat().st_mtime_ns) == (before, written)
     with Path("mood_test.csv").open("a") as file:  # which is measured again
         file.write("A fine hour.,1\n")
-    for changed, expected in ([], (5, False)), (["--chat", "--limit", "3"], (3, True)):
-        assert instruct(*evaluate, *changed)[0] == 0
-        found = [row for row in read_metrics(run).measurements if row.task == "mood"]
-        assert {(row.n, row.details.chat) for row in found} == {expected}
-    assert instruct("report", run.folder)[0] == 0
-    assert "| mood | base | acc | 2 | 3 |" in (run.report / "report.md").read_text()
-
-
-@pytest.mark.full
-@pytest.mark.xdist_group("vllm")
-@pytest.mark.timeout(900)
-def test_a_server_gives_what_transformers_gives(smollm2, tmp_path, monkeypatch, documented, instruct):
-    """Choices and replies of a base."""
-    for package in ("lm_eval", "vllm"):
-        pytest.importorskip(package)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
-    run = RunDirectory(tmp_path / "runs" / "mine")
-    content = {"name": "mine", "answers": None, "systems": {"base": {"objective": "none"}}}
-    content |= {"model": {"name": smollm2, "dtype": "float32"}}
-    run.start(make_config(content, [], "test").model_dump(mode="json"))
-    flags, found = ["evaluate", run.folder, "--tasks", "mood,sums.yaml", "--evaluation.tasks.engine"], []
-    with vllm_serve(smollm2, tmp_path / "server.log", smollm2, "float32") as url:
-        for engine in (["transformers"], ["server", "--evaluation.tasks.base_url", url]):
-            code, _, stderr = instruct(*flags, *engine)
-            assert code == 0, stderr
-            paths = sorted(run.folder.glob("metrics/lm_eval/*/base/samples_*.jsonl"))
-            found.append([json.loads(line)["resps"] for path in paths for line in path.read_text().splitlines()])
-    for ours, theirs in zip(*found, strict=True):
-        for (reply, *_), (expected, *_) in zip(ours, theirs, strict=True):
-            if isinstance(reply, list):
-                assert float(reply[0]) == pytest.approx(float(expected[0]), abs=1e-3)
-            else:
-                assert reply == expected
-
-
-def test_without_lm_eval_tasks_name_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "lm_eval", None)
-    with pytest.raises(InputError, match=r"^task trec: tasks need the package lm_eval .* `pip install .*\[lm-eval\]"):
-        Harness(TaskOptions(names=["trec"]))
-
-
-@pytest.mark.slow
-def test_lm_evals_own_tasks_are_known_by_name():
-    pytest.importorskip("lm_eval")
-    assert list(Harness(TaskOptions(names=["mmlu", "trec"])).tasks) == ["mmlu", "trec"]
-    with pytest.raises(InputError, match=r"^lm_eval: has no task 'trecc' \(nearest: .*trec"):
-        Harness(TaskOptions(names=["trecc"]))
-
-
-def test_results_are_read_by_metric_and_filter():
-    values = {"alias": "x", "acc,none": 0.5, "acc_stderr,none": 0.1, "em,strict": 1, "em_stderr,strict": "N/A"}
-    result = {"results": {"x": values}, "n-shot": {"x": 5}, "n-samples": {"x": {"original": 20, "effective": 9}}}
-    result["higher_is_better"] = {"x": {"acc": True, "em": False}}
-    found = {row.metric: row for row in read_results(result)}
-    assert {
-        name: (row.value, row.details.standard_error, row.n, row.details.better) for name, row in found.items()
-    } == {
-        "acc": (0.5, 0.1, 9, "higher"),
-        "em (strict)": (1.0, None, 9, "lower"),
-    }
+    assert instruct(*evaluate, "--chat")[0] == 0
+    found = [row for row in read_metrics(run).measurements if row.task == "mood"]
+    assert {(row.n, row.details.chat) for row in found} == {(5, True)}
 
 
 def task_of(name: str, rows: list[dict[str, Any]], monkeypatch) -> Any:
@@ -247,8 +171,6 @@ def test_a_tasks_content_is_that_of_the_files_that_it_names(tmp_path, monkeypatc
     ("text", "message"),
     [
         ("group: x\n", "is no task of lm-eval; it needs the key task"),
-        ("[]", "is no task of lm-eval; it needs the key task"),
-        ("task: [\n", "is not valid YAML (expected the node content"),
         ("task: a/b\n", "task: is part of file names; use letters, digits"),
     ],
 )
@@ -263,15 +185,13 @@ def test_a_file_that_is_no_task_is_refused(tmp_path, text, message):
     ("text", "code"),
     [
         ("process_docs: !function steal.all\n", "steal.all"),
-        ("a: !<!function> steal.all\n", "steal.all"),
         ("%TAG !x! !func\n---\na: !x!tion steal.all\n", "steal.all"),
         ("class: steal.all\n", "steal.all"),
-        *((f"metric_list: [{{metric: {name}}}]\n", name) for name in ("./theirs", "org/theirs", "theirs")),
+        ("metric_list: [{metric: org/theirs}]\n", "org/theirs"),
     ],
 )
 def test_a_file_that_names_code_is_refused_until_it_is_trusted(tmp_path, monkeypatch, text, code):
     monkeypatch.chdir(tmp_path)
-    Path("theirs").mkdir()  # of a metric
     Path("mine.yaml").write_text("include: part.yaml\ntask: mine\n")
     Path("part.yaml").write_text(text)
     refusal = rf"part\.yaml: runs code of its own \({re.escape(code)}\); .*evaluation\.tasks\.trust_task_code"
@@ -280,20 +200,14 @@ def test_a_file_that_names_code_is_refused_until_it_is_trusted(tmp_path, monkeyp
     assert read_task("mine.yaml", trusted=True).name == "mine"
 
 
-@pytest.mark.parametrize("key", ["doc_to_text", "doc_to_target", "doc_to_choice"])
-def test_a_template_of_a_task_reaches_no_code(tmp_path, documented, key):
+def test_a_template_of_a_task_reaches_no_code(tmp_path, documented):
     dummy = pytest.importorskip("lm_eval.models.dummy")
     reach = "{{ cycler.__init__.__globals__.os.system('touch ran') }}{{ ''.__class__.__mro__ }}"
-    Path("theirs.yaml").write_text(yaml.safe_dump({**documented, "task": "theirs", "num_fewshot": 0, key: reach}))
+    Path("theirs.yaml").write_text(
+        yaml.safe_dump({**documented, "task": "theirs", "num_fewshot": 0, "doc_to_text": reach})
+    )
     tasks = Harness(TaskOptions(names=["theirs.yaml"]))
     with pytest.raises(InputError, match="the task theirs cannot be run") as raised:
         tasks.evaluate(dummy.DummyLM, "theirs", tmp_path / "kept")
     assert "unsafe" in str(raised.value)
     assert not Path("ran").exists()
-
-
-def test_tasks_are_listed(instruct, documented):
-    code, stdout, _ = instruct("list", "tasks")
-    assert code == 0
-    assert "shots: 2 · source: csv · licence: Apache-2.0 · path: data/tasks/mood.yaml" in stdout
-    assert "shots: 8 · source: CogComp/trec" in stdout
