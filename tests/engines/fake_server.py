@@ -13,12 +13,11 @@ takes, in seconds. Names:
     '400 says [1]'          the status with that body
     "429 inside"            that error with the status 200
     "finish error"          a whole reply with that finish_reason
-    too_long  filter  quota  json_mode  a 400 or 429 with a code for it; filtered: a reply that the filter cut off
+    too_long  filter  quota                               a 400 or 429 with a code for it
     "307 http://host/v1"    a redirect to that address, followed by the path of the request
-    "500 huge"              the status with 8 MB
-    gzip                    64 MB, packed
-    reset  half  hang  flood            the connection: reset; closed in mid-reply; silent; endless
-    malformed  nested  html  empty  null  refusal         no reply that can be used
+    gzip                    16 MB, packed
+    reset  half  hang       the connection: reset; closed in mid-reply; silent
+    malformed  nested  null  refusal                      no reply that can be used
     blank  truncated  two  echo  unicode  long_thought    a reply without one clear verdict, or with more beside it
     reasoning_content reasoning cut_reasoning             thinking, see THOUGHTS
     no_logprobs  nan  no_usage                            a reply that lacks something
@@ -27,7 +26,6 @@ takes, in seconds. Names:
     leak                                                  a reply that repeats the key, also escaped
     thinking_parts                                        the content as a list of parts, one of them thinking
     "refuses temperature max_tokens"                      a 400 for each of these parts of a request, see REFUSALS
-    "context 800"                                         a 400 for prompts of more characters
 """
 
 from __future__ import annotations
@@ -48,7 +46,6 @@ RANKS = {"1": (1, 2), "2": (2, 1), "Tie": (1, 1)}
 CODES = {
     "too_long": (400, "context_length_exceeded", "This model's maximum context length is 8192 tokens."),
     "filter": (400, "content_filter", "The response was filtered."),
-    "json_mode": (400, "json_validate_failed", "Failed to generate JSON."),
     "quota": (429, "insufficient_quota", "You exceeded your current quota."),
 }
 # What servers say of a part of a request that they do not take: message, param, code. As reported of OpenAI's reasoning
@@ -75,7 +72,6 @@ REFUSALS: dict[str, tuple[str, str | None, str | None]] = {
         "unsupported_value",
     ),
     "size": ("max_tokens is too large: 512. This model supports at most 256.", "max_tokens", "invalid_value"),
-    "prompt": ("Your request looks odd\x1b[31m to us: sk-another-key", None, "invalid_prompt"),
 }  # fmt: skip
 # How servers return thinking: apart, by two names.
 THOUGHTS = {
@@ -87,7 +83,6 @@ CUT = ("truncated", "long_thought", "cut_reasoning")
 BODIES = {
     "malformed": '{"choices": [{',
     "nested": "[" * 200_000,
-    "html": "<html>Bad gateway</html>",
     "429 inside": '{"error": {"message": "Slow down.", "code": 429}}',
 }
 
@@ -166,17 +161,12 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
         "refusal": None,
         "long_thought": None,
         "blank": "",
-        "filtered": "The first",
         "truncated": text[: len(text) // 2] if len(text) > 60 else "Let me look at both of them. The first",
         "two": f"It could be that {first}, or else that {second}; who can say.",
         "echo": f'The first answer says "So, the final decision is Response 1", it does not decide.\n{second}',
         "unicode": text + " \ud800 \x00 \u202eright to left \U0001f600",
     }.get(fault, text)
-    finish = (
-        fault[7:]
-        if fault.startswith("finish ")
-        else {"filtered": "content_filter", **dict.fromkeys(CUT, "length")}.get(fault, "stop")
-    )
+    finish = fault[7:] if fault.startswith("finish ") else "length" if fault in CUT else "stop"
     choice: dict[str, Any] = {"index": 0, "finish_reason": finish, "logprobs": None}
     if chat:
         choice["message"] = {"role": "assistant", "content": text, "refusal": "I won't" if fault == "refusal" else None}
@@ -203,7 +193,7 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
         "object": "chat.completion" if chat else "text_completion",
         "created": 0,
         "model": fault[7:] if fault.startswith("served ") else body["model"],
-        "choices": [] if fault == "empty" else [choice],
+        "choices": [choice],
         "usage": json.loads(fault[6:]) if fault.startswith("usage ") else None if fault == "no_usage" else usage,
     }
 
@@ -218,12 +208,9 @@ def prompt_of(body: dict[str, Any]) -> str:
 def refused(body: dict[str, Any], fault: str) -> dict[str, Any] | None:
     """The error that a server has for this request, if it is one that does not take some of its parts."""
     kind, *parts = fault.split()
-    if kind == "context" and len(prompt_of(body)) > int(parts[0]):
-        message = "This model's maximum context length is 100 tokens. However, your messages resulted in more."
-        return {"message": message, "type": "invalid_request_error", "param": "messages", "code": CODES["too_long"][1]}
     for part in parts if kind == "refuses" else ():
         has_system = part.startswith("system") and body.get("messages", [{}])[0].get("role") == "system"
-        if part in body or has_system or part in ("size", "prompt"):
+        if part in body or has_system or part == "size":
             message, param, code = REFUSALS[part]
             return {"message": message, "type": "invalid_request_error", "param": param, "code": code}
     return None
@@ -273,13 +260,6 @@ class Judge:
             return False
         if fault == "hang":
             await asyncio.sleep(3600)
-        if fault == "flood":
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n")
-            while not writer.is_closing():
-                writer.write(b" " * 1_000_000)
-                await writer.drain()
-                await asyncio.sleep(0)
-            return False
         status, data, extra = 200, "", ""
         if refusal := refused(body, fault):
             status, data = 400, json.dumps({"error": refusal})
@@ -295,8 +275,6 @@ class Judge:
                 extra = f"Location: {kind}/chat/completions\r\n"
             elif kind == "says":
                 data = value
-            elif kind == "huge":
-                data = data.ljust(8_000_000)
             elif kind:
                 extra = f"Retry-After: {value}\r\n"
         else:
@@ -310,13 +288,12 @@ class Judge:
         payload = data.encode()
         if fault == "gzip":
             pack = zlib.compressobj(wbits=31)
-            payload = pack.compress(b" " * 2**26) + pack.flush()
+            payload = pack.compress(b" " * 2**24) + pack.flush()
             extra = "Content-Encoding: gzip\r\n"
         if fault == "half":
             payload = payload[: len(payload) // 2]
         length = len(payload) if "Encoding" in extra else len(data.encode())
-        kind = "text/html" if fault == "html" else "application/json"
-        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{extra}\r\n"
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{extra}\r\n"
         writer.write(head.encode() + payload)
         await writer.drain()
         return fault != "half"

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,41 +14,14 @@ from typing import Any
 
 import psutil
 import pytest
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from instruct.base.errors import InputError
 from instruct.base.files import network_file_system
 from instruct.base.replies import Completion
-from instruct.config import make_config
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.cluster import ClusterOptions, connect
 from instruct.engines.start import make_engine
-
-
-@pytest.mark.parametrize(
-    ("cluster", "said"),
-    [
-        ("dask", "cluster: must be ray, or its settings"),
-        ({"address": "http://10.0.0.1:8265"}, "cluster.address: must be HOST:PORT"),
-        ({"workers": 0}, "cluster.workers"),
-        ({"gpus_per_worker": -1}, "cluster.gpus_per_worker"),
-    ],
-)
-def test_a_wrong_cluster_is_refused_in_one_line(cluster, said):
-    with pytest.raises(InputError) as caught:
-        make_config({"name": "x", "cluster": cluster}, [], "here")
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_judge_on_a_cluster_has_no_server_and_no_transformers(instruct, tiny_model):
-    code, _, error = instruct(
-        "judge", "--judge", "smollm2_score", "--cluster", "ray", "--base-url", "http://127.0.0.1:1/v1"
-    )
-    assert code == 2
-    assert "--cluster loads the judge's model, --base-url asks a server that has it" in error
-    options = EngineOptions("model m", str(tiny_model), Decoding(), 64)
-    with pytest.raises(InputError, match="model m: a cluster runs vLLM"):
-        make_engine("transformers", options, ClusterOptions())
 
 
 def test_ray_that_is_not_installed_or_not_there_is_refused_in_one_line(monkeypatch):
@@ -76,21 +46,6 @@ def test_a_network_file_system_is_recognized():
     places = ("/runs/a", "/home/me/a", "/home/me/scratch/a", "/home/me/scratch/away/a", "/lustre fs/runs/a")
     found = [network_file_system(Path(place), MOUNTS) for place in places]
     assert found == [None, "nfs4", None, "fuse.sshfs", "lustre"]
-
-
-def test_one_machine_never_imports_ray():
-    code = """
-import json, sys
-import instruct.command.main, instruct.phases.experiment, instruct.phases.train
-import instruct.generation.answers, instruct.judging.judge
-from instruct.engines.base import Decoding, EngineOptions
-from instruct.engines.start import make_engine
-for kind in ("transformers", "vllm"):
-    make_engine(kind, EngineOptions("m", "m", Decoding(), 8))
-print(json.dumps([name for name in sys.modules if name.split(".")[0] == "ray"]))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert json.loads(done.stdout) == []
 
 
 @contextlib.contextmanager
@@ -142,25 +97,22 @@ def _processes(said: str) -> list[psutil.Process]:
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
 @pytest.mark.timeout(1200)
-def test_answers_are_complete_though_a_worker_is_killed(wide_heads, make_adapter, tmp_path, monkeypatch):
+def test_answers_are_complete_though_a_worker_is_killed(tiny_model, tmp_path, monkeypatch):
     for package in ("ray", "vllm"):
         pytest.importorskip(package)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    model = wide_heads
-    adapter = make_adapter(model, tmp_path / "adapter", 1, 0.5)
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    config = LlamaConfig.from_pretrained(tiny_model)
+    config.update({"hidden_size": 64, "head_dim": 32})  # as wide as vLLM's attention on a CPU needs
+    LlamaForCausalLM(config).save_pretrained(model)
     with two_nodes() as cluster:
-        options = EngineOptions(
-            "model m", str(model), Decoding(max_tokens=64), 128, batch=4, adapters=(adapter,), dtype="float32"
-        )
+        options = EngineOptions("model m", str(model), Decoding(max_tokens=64), 128, batch=4)
         with pytest.raises(InputError, match=r"^`workers` 5: the cluster's 2 machines have room for 2; lower it"):
             make_engine("vllm", options, ClusterOptions(address=cluster.address, workers=5)).start()
         engine = make_engine("vllm", options, ClusterOptions(address=cluster.address, workers=2))
         try:
             assert engine.start().startswith("vllm ")
-            requests = [
-                Request(str(number), (1, 2, 3 + number), adapter=str(adapter) if number % 2 else None, min_tokens=60)
-                for number in range(200)
-            ]
+            requests = [Request(str(number), (1, 2, 3 + number), min_tokens=60) for number in range(100)]
             replies, workers = {}, _processes("ray::Replica")
             assert len(workers) == 2
             for portion in engine.complete(requests):
@@ -169,9 +121,7 @@ def test_answers_are_complete_though_a_worker_is_killed(wide_heads, make_adapter
                     workers[0].kill()
             assert not workers[0].is_running()
             assert all(isinstance(reply, Completion) for reply in replies.values())
-            assert len(replies) == 200
-            again = {request.key: reply for portion in engine.complete(requests[:9]) for request, reply in portion}
-            assert all(again[key].text == replies[key].text for key in again)
+            assert len(replies) == 100
         finally:
             engine.close()
     assert not [process for process in _processes(str(model)) if process.status() != psutil.STATUS_ZOMBIE]

@@ -8,7 +8,6 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.engines import forward, network
 from instruct.engines.forward import ForwardModel, TextRow, open_model
@@ -55,25 +54,6 @@ def test_log_probabilities_equal_those_of_one_pass_per_text(options, tiny_adapte
             np.testing.assert_allclose(values, scored, atol=2e-5)
 
 
-def test_distributions_come_row_by_row_and_sum_to_one(options, tiny_model, small_batches):
-    model, network = open_model(options), AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
-    rows = rows_of(model)
-    found: dict[int, list[torch.Tensor]] = {}
-    for place, portion in model.distributions(rows):
-        assert len(portion) <= 7
-        assert portion.dtype == torch.float32
-        found.setdefault(place, []).append(portion)
-    for place, row in enumerate(rows):
-        expected = whole(network, list(row.ids))[row.start - 1 : len(row.ids) - 1]
-        values = torch.cat(found[place]) if place in found else expected[:0]
-        torch.testing.assert_close(values, expected, atol=2e-5, rtol=0)
-    first = [place for place, _ in model.distributions(rows)]
-    assert first == sorted(first, key=lambda place: -len(rows[place].ids)), "longest first, and stable"
-    cut = torch.cat([portion for _, portion in model.distributions(rows[:1], vocabulary=40)])
-    torch.testing.assert_close(cut.exp().sum(-1), torch.ones(len(cut)))
-    assert cut.shape[1] == 40
-
-
 def test_the_last_state_is_the_one_that_the_head_reads(options, tiny_model, tiny_adapters, small_batches):
     model = open_model(options, tiny_adapters["emo"])
     fresh = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
@@ -107,19 +87,6 @@ def test_last_states_go_on_where_a_killed_call_was(options, tiny_model, small_ba
     assert sum(computed + again) == len(rows)
 
 
-def test_a_whole_fine_tuned_model_needs_no_tokenizer_of_its_own(options, tiny_model, make_model, tmp_path):
-    other = make_model(tmp_path / "tuned", seed=3)
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        (other / name).unlink(missing_ok=True)
-    base, tuned = open_model(options), open_model(options, other)
-    assert tuned.identity != base.identity
-    (row,) = base.encode(["some text"])
-    assert tuned.encode(["some text"]) == [row]
-    network = AutoModelForCausalLM.from_pretrained(other, dtype=torch.float32)
-    (found,) = tuned.log_probabilities([TextRow(row)])
-    assert found[0] == pytest.approx(float(whole(network, row)[0, row[1]]), abs=2e-5)
-
-
 def test_a_continuation_begins_at_the_first_token_that_is_not_its_prefix_s(options):
     model = open_model(options)
     (apart,) = model.encode_after(["a few wor"], ["ds to"])
@@ -131,9 +98,3 @@ def test_a_continuation_begins_at_the_first_token_that_is_not_its_prefix_s(optio
     assert empty.start == len(empty.ids)
     (none,) = model.encode_after([""], ["a few"])
     assert none.start == 1
-
-
-def test_a_text_that_exceeds_the_context_is_refused(options):
-    model = open_model(options)
-    with pytest.raises(InputError, match=r"a text of 513 tokens exceeds its context of 512; shorten the texts"):
-        model.log_probabilities([TextRow([1] * 513)])

@@ -9,13 +9,11 @@ import pytest
 from encoded_rows import encode_row
 from transformers import AutoTokenizer
 
-from instruct.base.errors import InputError
 from instruct.base.replies import Completion
 from instruct.data.prompts import EvalPrompt
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.local import LocalEngine, stop_token_ids
 from instruct.engines.transformers import TransformersEngine
-from instruct.engines.vllm import VLLMEngine
 
 
 def options_of(model: Path, **more: Any) -> EngineOptions:
@@ -37,24 +35,10 @@ def test_a_reply_ends_before_its_first_stop_token(tiny_model):
 
 
 @pytest.mark.parametrize("template", ["alpaca", "chat"])
-@pytest.mark.parametrize("model", ["tiny_model", "smollm2"])
-def test_generation_stops_at_the_end_token_of_training(request, model, template):
-    folder = request.getfixturevalue(model)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    stops = stop_token_ids(tokenizer, str(folder))
+def test_generation_stops_at_the_end_token_of_training(smollm2, template):
+    tokenizer = AutoTokenizer.from_pretrained(smollm2)
+    stops = stop_token_ids(tokenizer, smollm2)
     completion: Any = "Yes." if template == "alpaca" else [{"role": "assistant", "content": "Yes."}]
     row = encode_row(tokenizer, {"prompt": EvalPrompt("Is it?", "").render(template), "completion": completion}, None)
     assert row.input_ids[-1] in stops
     assert not set(row.input_ids[row.length - row.completion_length : -1]) & set(stops)
-
-
-def test_settings_that_affect_replies_are_part_of_the_identity(tiny_model):
-    plain = VLLMEngine(options_of(tiny_model)).identity
-    assert set(plain) == {"engine", "model", "revision"}
-    assert VLLMEngine(options_of(tiny_model, tensor_parallel_size=2)).identity == {**plain, "tensor_parallel_size": 2}
-    assert VLLMEngine(options_of(tiny_model, dtype="float32")).identity == {**plain, "dtype": "float32"}
-
-
-def test_vllm_refuses_to_quantize(tiny_model):
-    with pytest.raises(InputError, match=r"^model tiny: vLLM cannot quantize a model to 4bit .* to transformers"):
-        VLLMEngine(options_of(tiny_model, quantization="4bit"))

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import logging
 import math
-import os
-import signal
-import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -17,7 +11,7 @@ import pytest
 
 from instruct.base.errors import InputError, StoppedError
 from instruct.base.replies import Completion, Failure
-from instruct.engines.base import Decoding, EngineOptions, Request, proxy_of
+from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerEngine
 from instruct.engines.server_replies import (
     NoScore,
@@ -34,27 +28,18 @@ KEY = "sk-secret-key"
 # Permanent faults: the recorded reason, and how often the request is sent.
 FAILS = {
     "400": ("HTTP 400", 1),
-    "429": ("HTTP 429", ATTEMPTS),
     "429 inside": ("HTTP 429", ATTEMPTS),
-    "498": ("HTTP 498", ATTEMPTS),
-    "json_mode": ("HTTP 400", ATTEMPTS),
     "500": ("HTTP 500", ATTEMPTS),
     "too_long": ("too long: the prompt and 512 tokens to answer exceed what the server takes", 1),
     "filter": ("content filter", 1),
-    "filtered": ("content filter", 1),
     "reset": ("no connection", PAID_ATTEMPTS),
     "half": ("the connection broke off", PAID_ATTEMPTS),
     "hang": ("timed out", PAID_ATTEMPTS),
-    "flood": ("malformed reply: no end", PAID_ATTEMPTS),
     "gzip": ("malformed reply: no end", PAID_ATTEMPTS),
-    "500 huge": ("HTTP 500", ATTEMPTS),
     "nested": ("malformed reply: no JSON", PAID_ATTEMPTS),
-    "html": ("malformed reply: no JSON", PAID_ATTEMPTS),
-    "empty": ("malformed reply: no choice", PAID_ATTEMPTS),
     "null": ("malformed reply: no text", PAID_ATTEMPTS),
+    "finish error": ("broken off: error", PAID_ATTEMPTS),
 }
-BROKEN_OFF = ("error", "insufficient_system_resource", "model_context_window_exceeded", "network_error")
-FAILS |= {f"finish {reason}": (f"broken off: {reason}"[:52], PAID_ATTEMPTS) for reason in BROKEN_OFF}
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +54,7 @@ def server(shared_fake_server):
     """A server with every fault, each at its own prompt."""
     faults: dict[str, str | list[str]] = {f"<{fault}>": fault for fault in (*FAILS, "refusal", "blank", "truncated")}
     faults |= {f"<{fault}>": fault for fault in ("unicode", "nan", "no_logprobs", "long_thought")}
-    faults |= {"<null twice>": ["null", "null"], "<many>": ["500", "reset", "429", "html", "503"]}
+    faults |= {"<null twice>": ["null", "null"], "<many>": ["500", "reset", "429", "malformed", "503"]}
     faults |= {"<a while>": ["429 retry-after 0.6"], "<an hour>": ["429 retry-after 3600"]}
     return shared_fake_server(faults)
 
@@ -95,7 +80,7 @@ def sent(requests, text: str) -> list[dict]:
 def test_a_permanent_fault_is_a_failure_with_its_reason(server, fault):
     url, requests = server
     reason, times = FAILS[fault]
-    engine = judge_at(url, timeout=1.5 if fault == "hang" else 60)
+    engine = judge_at(url, timeout=0.5 if fault == "hang" else 60)
     prompts = ["well", f"<{fault}> for ever", "also well"]
     replies = ask(engine, prompts)
     assert isinstance(replies[1], Failure)
@@ -125,6 +110,7 @@ def test_as_long_as_a_server_asks_for_is_waited_but_for_more_than_two_minutes(se
 
 @pytest.mark.parametrize("status", ["401", "403", "404"])
 def test_denied_access_stops_at_once_and_names_endpoint_model_and_remedy(fake_server, status):
+    """A model that is gone is denied, too."""
     url, requests = fake_server({"": status})
     engine = judge_at(url)
     with pytest.raises(InputError) as caught:
@@ -155,9 +141,7 @@ def test_a_prompt_that_a_server_cuts_is_warned_about_and_said_with_its_reply(fak
     ("body", "said"),
     [
         ('[{"error": {"code": 400, "message": "Bad thing."}}]', "Bad thing."),
-        ('{"detail": [{"msg": "Bad thing."}]}', "Bad thing."),
         ("<b>Bad thing.</b>", "Bad thing."),
-        ('"Bad thing."', "Bad thing."),
         (f'{{"error": {{"message": "m", "code": "{KEY}", "param": "{KEY}"}}}}', "HTTP 400 ((the key), (the key))"),
     ],
 )
@@ -168,11 +152,7 @@ def test_an_error_of_any_shape_is_shown_without_the_key(fake_server, caplog, bod
     assert KEY not in caplog.text + reply.reason
 
 
-def test_a_key_in_a_redirect_or_in_parts_of_a_reply_is_not_shown(fake_server):
-    url, _ = fake_server({"Q": f"307 http://{KEY}.example/v1"})
-    with pytest.raises(InputError, match="redirects to") as caught:
-        ask(judge_at(url), ["Q"])
-    assert KEY not in str(caught.value)
+def test_a_key_in_parts_of_a_reply_is_not_shown():
     parts = [{"type": "text", "text": text} for text in (KEY[:5], KEY[5:])]
     data = json.dumps({"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]}).encode()
     assert read_reply(engine_options(load_judge_card("pandalm")), data).text == "(the key)"
@@ -189,8 +169,6 @@ def test_a_key_in_a_redirect_or_in_parts_of_a_reply_is_not_shown(fake_server):
     ("extra", "most"),
     [
         ({}, 512),
-        ({"n": 4}, 2048),
-        ({"max_tokens": 9000}, 9000),
         ({"max_completion_tokens": 9000, "n": 2}, 18000),
         ({"max_tokens": None, "max_completion_tokens": 100}, 100),
         ({"max_tokens": -1}, 4096),
@@ -198,13 +176,6 @@ def test_a_key_in_a_redirect_or_in_parts_of_a_reply_is_not_shown(fake_server):
 )
 def test_the_most_that_a_reply_can_have_follows_what_is_sent(extra, most):
     assert Decoding(extra=extra).most_tokens(4096) == most
-
-
-def test_a_retired_model_is_refused_with_an_alternative(fake_server):
-    url, _ = fake_server({"": "404"})
-    engine = judge_at(url, "alpaca_eval_gpt4")
-    with pytest.raises(InputError, match=r"gpt-4.* shut down \(2026-10-23\): another `model` is asked"):
-        ask(engine, [[{"role": "user", "content": "Q"}]])
 
 
 @pytest.mark.parametrize("fault", ["quota", "402"])
@@ -230,9 +201,7 @@ def test_a_dead_server_is_told_of_at_once(caplog):
     engine = judge_at("http://127.0.0.1:9/v1")
     with pytest.raises(InputError, match=r"http://127.0.0.1:9/v1 does not answer \(no connection\); start the server"):
         ask(engine, ["Q"] * 100)
-    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == [
-        "judge pandalm: http://127.0.0.1:9/v1: no connection; the request is sent again"
-    ]
+    assert "judge pandalm: http://127.0.0.1:9/v1: no connection; the request is sent again" in caplog.text
 
 
 def test_a_redirect_is_refused_and_sent_nothing(fake_server):
@@ -263,92 +232,11 @@ def test_a_usage_that_a_request_cannot_have_is_not_believed_where_it_costs_money
     assert plain.prompt_tokens == len(prompts[-1]) // 4 + 1
 
 
-def test_a_proxy_is_not_asked_for_a_server_on_this_machine_and_named_for_others(fake_server, monkeypatch, caplog):
-    caplog.set_level("INFO")
-    url, requests = fake_server()
-    monkeypatch.setenv("http_proxy", "http://me:secret@127.0.0.1:9")
-    assert isinstance(ask(judge_at(url), ["Q"])[0], Completion)
-    assert (len(requests()), "proxy" in caplog.text) == (1, False)
-    judge_at("http://judge.example/v1").check()
-    assert "http://judge.example/v1 is asked through the proxy 127.0.0.1:9" in caplog.text
-    assert "secret" not in caplog.text
-    monkeypatch.setenv("no_proxy", "judge.example")
-    assert proxy_of("http://judge.example/v1") is None
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("SSL_CERT_FILE", "/nothing.pem"), ("all_proxy", "socks9://x")],
-)
-def test_an_environment_in_which_no_server_can_be_asked_is_one_line(monkeypatch, name, value):
-    monkeypatch.setenv(name, value)
-    with pytest.raises(InputError, match=r"http://judge\.invalid/v1"):
-        ask(judge_at("http://judge.invalid/v1", timeout=1), ["Q"])
-
-
-@pytest.mark.parametrize(
-    ("address", "line"),
-    [
-        ("127.0.0.1:8000", r"must be an http\(s\) URL"),
-        ("http://me:secret@127.0.0.1/v1", "leave user, password"),
-        ("https://h/v1?key=secret", "and query out"),
-    ],
-)
-def test_an_invalid_url_is_refused(address, line):
-    with pytest.raises(InputError, match=f"`base_url`: .*{line}") as caught:
+@pytest.mark.parametrize("address", ["http://me:secret@127.0.0.1/v1", "https://h/v1?key=secret"])
+def test_a_url_with_a_secret_is_refused_without_showing_it(address):
+    with pytest.raises(InputError, match=r"`base_url`: .*leave user, password and query out") as caught:
         judge_at(address)
     assert "secret" not in str(caught.value)
-
-
-def test_requests_in_flight_are_bounded_and_taken_lazily(fake_server):
-    url, requests = fake_server(delay=0.05)
-    engine = judge_at(url, concurrency=5)
-    taken, kept = [], []
-
-    def lazily():
-        for index in range(40):
-            taken.append(index)
-            yield Request(str(index), f"Q{index}")
-
-    for portion in engine.complete(lazily()):
-        assert len(taken) - len(kept) <= 5
-        kept += portion
-    assert len(kept) == len(taken) == 40
-    assert 1 < max(each["at_once"] for each in requests()) <= 5
-
-
-def test_an_engine_that_is_left_early_leaves_no_connection_and_asks_again(fake_server, caplog):
-    """aiohttp logs a client session that is collected unclosed as an error."""
-    url, _ = fake_server({"slow": "hang"})
-    engine = judge_at(url)
-    replies = engine.complete([Request("0", "quick"), Request("1", "slow")])
-    next(replies)
-    replies.close()
-    assert isinstance(ask(engine, ["again"])[0], Completion)
-    with pytest.raises(InputError):
-        ask(judge_at("http://127.0.0.1:9/v1"), ["Q"])
-    del engine, replies
-    gc.collect()
-    assert not [record for record in caplog.records if "Unclosed" in record.getMessage()]
-
-
-@pytest.fixture
-def _interruptible():
-    """SIGINT interrupts, also in a shell's background job, which is started with the signal ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_interruptible")
-def test_an_interrupt_ends_the_wait(fake_server):
-    url, _ = fake_server({"": "hang"})
-    engine = judge_at(url)
-    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        ask(engine, ["Q"] * 10)
-    assert time.monotonic() - started < 20
 
 
 def test_a_text_judge_reads_unusual_replies(server):
@@ -374,15 +262,12 @@ def test_a_refusal_is_not_retried(server):
 ANSWER = "a \ud83d lone, a \ud83d\ude00 pair \u202e\u05d0\u05d1 \x00 " + '"}]\n{"' + "a" * 1_000_000
 
 
-@pytest.mark.parametrize("form", ["text", "chat"])
-def test_any_text_is_sent_unchanged(fake_server, form):
+def test_any_text_is_sent_unchanged(fake_server):
     """Except for a lone surrogate, which UTF-8 cannot encode: it is sent as U+FFFD."""
     url, requests = fake_server()
-    engine = judge_at(url, "pandalm" if form == "text" else "alpaca_eval_gpt4")
-    (reply,) = ask(engine, [ANSWER if form == "text" else [{"role": "user", "content": ANSWER}]]).values()
+    (reply,) = ask(judge_at(url, "alpaca_eval_gpt4"), [[{"role": "user", "content": ANSWER}]]).values()
     assert isinstance(reply, Completion)
-    body = requests()[0]["body"]
-    shown = body["prompt"] if form == "text" else body["messages"][0]["content"]
+    shown = requests()[0]["body"]["messages"][0]["content"]
     assert shown == ANSWER.replace("\ud83d lone", "\ufffd lone").replace("\ud83d\ude00", "\U0001f600")
 
 
@@ -402,17 +287,6 @@ def test_missing_log_probabilities_are_refused_or_unparsed(server, fake_server):
     assert len(requests()) <= CONCURRENCY
 
 
-def test_the_stored_choice_has_the_layout_of_alpaca_eval(server):
-    url, _ = server
-    engine = judge_at(url, "weighted_alpaca_eval_gpt4_turbo")
-    prompts = [[{"role": "user", "content": content}] for content in ("well", "<nan>", "<blank>")]
-    well, nan, blank = (reply.choice for reply in ask(engine, prompts).values())
-    assert {"finish_reason", "index", "logprobs", "message", "text", "total_tokens"} == set(well)
-    assert {entry["token"] for entry in well["logprobs"]["content"][0]["top_logprobs"]} >= {"m", "M"}
-    assert nan["logprobs"]["content"][0]["top_logprobs"] == []
-    assert (blank["message"]["content"], blank["text"]) == ("", " ")
-
-
 def test_the_cost_of_unusable_replies_is_recorded(server):
     url, _ = server
     engine = judge_at(url)
@@ -430,17 +304,6 @@ def test_a_key_that_is_invalid_in_a_header_is_refused(monkeypatch):
     assert KEY not in str(caught.value)
 
 
-def test_the_identity_names_the_endpoint_in_use(monkeypatch):
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/")
-    card = load_judge_card("pandalm")
-    assert ServerEngine(engine_options(card), None).identity == {
-        "endpoint": "http://127.0.0.1:9/v1",
-        "model": card.model,
-    }
-    monkeypatch.delenv("OPENAI_BASE_URL")
-    assert ServerEngine(engine_options(card), None).identity["endpoint"] == "api.openai.com"
-
-
 def test_a_server_is_asked_to_echo_the_text_that_it_scores():
     options = EngineOptions("model m", "m", Decoding(), context_length=0)
     request = Request("0", (5, 6, 7, 8), max_tokens=1, scored=2)
@@ -448,18 +311,8 @@ def test_a_server_is_asked_to_echo_the_text_that_it_scores():
     assert (path, body["prompt"], body["echo"], body["logprobs"], body["max_tokens"]) == (
         "/completions", [5, 6, 7, 8], True, 1, 1,
     )  # fmt: skip
-    for values, expected in (([None, -1.0, -0.5, -0.25, -9.0], (-0.5, -0.25)), ([-9.0], None), (None, None)):
-        data = json.dumps({"choices": [{"text": "abcde", "logprobs": {"token_logprobs": values}}]}).encode()
-        if expected:
-            assert read_score(data, request).token_logprobs == expected
-        else:
-            with pytest.raises(NoScore):
-                read_score(data, request)
-
-
-def test_what_cannot_be_sent_as_json_is_refused_in_one_line(fake_server):
-    url, requests = fake_server()
-    options = EngineOptions("model m", "m", Decoding(extra={"x": {1}}), context_length=0)
-    with pytest.raises(InputError, match=r"model m: cannot be sent as JSON \(TypeError\)"):
-        ask(ServerEngine(options, url), ["Q"])
-    assert not requests()
+    reply = {"choices": [{"text": "abcde", "logprobs": {"token_logprobs": [None, -1.0, -0.5, -0.25, -9.0]}}]}
+    assert read_score(json.dumps(reply).encode(), request).token_logprobs == (-0.5, -0.25)
+    reply["choices"][0]["logprobs"] = None
+    with pytest.raises(NoScore):
+        read_score(json.dumps(reply).encode(), request)

@@ -24,13 +24,9 @@ HARMONY = "<|channel|>analysis<|message|>2 + 2<|end|><|start|>assistant<|channel
         ("qwen3", "<think>\n2 + 2\n</think>\n\nIt is 4.", ANSWERED),
         ("qwen3", "It is 4. Not </think>.", Parted("It is 4. Not </think>.", None)),
         ("qwen3", "<think>\n2 + 2", Parted("", "2 + 2")),
-        ("qwen3_5_think", "2 + 2\n</think>\n\nIt is 4.", ANSWERED),
         ("qwen3_5_think", "2 + 2 is", Parted("", "2 + 2 is")),
         ("qwen3_5_nothink", "It is 4.", Parted("It is 4.", None)),
         ("deepseek_r1_distill", "2 + 2\n</think>\n\nIt is 4.", ANSWERED),
-        ("nemotron_3_nano", "2 + 2\n</think>\nIt is 4.", ANSWERED),
-        ("glm4moe", "\n<think>2 + 2</think>\nIt is 4.", ANSWERED),
-        ("lfm2_2_5", "<think>2 + 2</think>It is 4.", ANSWERED),
         ("gemma4", "<|channel>thought\n2 + 2<channel|>It is 4.", ANSWERED),
         ("gptoss", HARMONY, ANSWERED),
         ("gptoss", "<|channel|>final<|message|>It is 4.<|return|>", Parted("It is 4.", None)),
@@ -74,12 +70,3 @@ def test_a_servers_reply_to_a_prompt_that_was_rendered_here_is_parted_by_its_tem
     choice = {"text": "2 + 2\n</think>\n\nIt is 4.", "finish_reason": "stop"}
     completion = read_reply(options, json.dumps({"choices": [choice]}).encode(), tuple(prompt))
     assert (completion.text, completion.reasoning) == ANSWERED
-
-
-@pytest.mark.parametrize(("usage", "counted"), [(7, 7), (30, None), (None, None)])
-def test_a_server_says_how_many_tokens_were_thinking(usage, counted):
-    message = {"content": "It is 4.", "reasoning": "2 + 2"}
-    counts = {"prompt_tokens": 3, "completion_tokens": 12, "completion_tokens_details": {"reasoning_tokens": usage}}
-    reply = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": counts}
-    completion = read_reply(EngineOptions("m", "m", Decoding(), 0), json.dumps(reply).encode())
-    assert completion.reasoning_tokens == counted

@@ -10,8 +10,6 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from instruct.base.errors import InputError
-from instruct.base.models import pick_dtype
 from instruct.base.replies import Completion
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.local import stop_token_ids
@@ -101,24 +99,3 @@ def test_samples_depend_only_on_their_seeds(tiny_model):
     assert complete(engine, tiny_model, None, first=3) == second
     assert torch.equal(torch.get_rng_state(), state)  # the caller's random state is unchanged
     engine.close()
-
-
-def test_the_weights_have_the_requested_dtype(tiny_model):
-    here = pick_dtype(None, str)
-    for dtype, expected in [(None, here), ("float32", "float32"), ("bfloat16", "bfloat16"), ("auto", here)]:
-        engine = TransformersEngine(options(tiny_model, dtype=dtype))
-        engine.start()
-        assert engine.network.dtype == getattr(torch, expected)
-        assert engine.identity.get("dtype") == dtype
-        engine.close()
-
-
-def test_4bit_weights_need_a_gpu_and_several_gpus_need_vllm(tiny_model, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    engine = TransformersEngine(options(tiny_model, quantization="4bit"))
-    assert engine.identity["quantization"] == "4bit"
-    for start in (engine.check, engine.start):
-        with pytest.raises(InputError, match=r"^model .*tiny.*: quantization 4bit needs a GPU \(bitsandbytes\)"):
-            start()
-    with pytest.raises(InputError, match="tensor_parallel_size 2 needs vLLM"):
-        TransformersEngine(options(tiny_model, tensor_parallel_size=2))
