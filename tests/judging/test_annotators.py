@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import alpaca_eval
 import pandas as pd
@@ -12,6 +11,7 @@ from alpaca_eval.annotators import PairwiseAnnotator
 
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion
+from instruct.engines.base import Request
 from instruct.engines.server import ServerEngine
 from instruct.engines.server_replies import read_reply
 from instruct.judging.annotators import EQUAL_RANKS, annotator_names, annotator_preference
@@ -22,48 +22,20 @@ from instruct.judging.interchange.annotation_files import annotation_rows
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, PromptTemplate, plan_comparison
 from instruct.judging.store import JudgmentStore
-from instruct.judging.verdicts import IN_THINKING, read_verdict
+from instruct.judging.verdicts import read_verdict
 from instruct.judging.work import judge_plan
 
 REFUSED = {
-    "alpaca_eval_vllm_llama3_70b_fn": "asks through vllm_local_completions",
-    "alpaca_farm": "is a pool of 13 judges",
-    "alpaca_farm_greedy_gpt4": "puts 5 pairs into one prompt",
-    "aviary_gpt4": "always shows the baseline first",
-    "bedrock_claude": "asks through bedrock_anthropic_completions",
-    "bedrock_claude_2": "asks through bedrock_anthropic_completions",
-    "claude": "asks through anthropic_completions",
-    "claude_2": "asks through anthropic_completions",
-    "claude_3_opus_ranking": "asks through anthropic_completions",
-    "claude_ranking": "asks through anthropic_completions",
-    "cohere": "asks through cohere_completions",
-    "guanaco_33b": "asks through huggingface_api_completions",
-    "lmsys_gpt4": "always shows the baseline first",
-    "oasst_pythia_12b": "asks through huggingface_local_completions",
-}
-ASKED = sorted(set(annotator_names()) - REFUSED.keys())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _package_untouched():
-    """Neither instruct nor these tests change a file of the package."""
-
-    def files() -> dict[Path, int]:
-        folder = Path(alpaca_eval.__file__).parent
-        return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if "__pycache__" not in path.parts}
-
-    before = files()
-    yield
-    assert files() == before
+    "alpaca_eval_vllm_llama3_70b_fn", "alpaca_farm", "alpaca_farm_greedy_gpt4", "aviary_gpt4", "bedrock_claude",
+    "bedrock_claude_2", "claude", "claude_2", "claude_3_opus_ranking", "claude_ranking", "cohere", "guanaco_33b",
+    "lmsys_gpt4", "oasst_pythia_12b",
+}  # fmt: skip
+ASKED = sorted({*annotator_names()} - REFUSED)
 
 
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-
-
-def reply(text: str) -> Completion:
-    return Completion(text)
 
 
 def logprobs(**top: float) -> Completion:
@@ -76,24 +48,12 @@ def logprobs(**top: float) -> Completion:
     return Completion("m", choice=choice)
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_an_annotator_that_cannot_be_asked_is_refused_with_the_reason(name):
-    with pytest.raises(InputError, match=f"annotator {name}: {REFUSED[name]}"):
-        load_judge_card(name)
-
-
-def test_an_unknown_annotator_is_refused_with_the_nearest_name():
-    with pytest.raises(InputError, match="nearest: gpt4_turbo_clf"):
-        load_judge_card("gpt4_turbo_cfl")
+def test_annotators_that_cannot_be_asked_are_refused_by_name():
+    for name in REFUSED:
+        with pytest.raises(InputError, match=f"annotator {name}: "):
+            load_judge_card(name)
     with pytest.raises(InputError, match="unknown annotator"):
         annotator_card("../../evil")
-
-
-@pytest.mark.parametrize("name", ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo"])
-def test_packaged_cards_of_annotators_match_the_package(name):
-    ours, package = load_judge_card(name), annotator_card(name)
-    for field in ("model", "decoding", "prompt_form", "verdict", "order_policy"):
-        assert getattr(ours, field) == getattr(package, field), field
 
 
 @pytest.fixture(scope="module")
@@ -107,26 +67,30 @@ def rows():
     )
 
 
+@pytest.fixture(scope="module")
+def server(shared_fake_server):
+    return shared_fake_server()
+
+
 @pytest.mark.parametrize("name", ASKED)
-def test_requests_equal_those_of_the_package(name, fake_server, rows):
-    base_url, requests = fake_server()
+def test_requests_equal_those_of_the_package(name, server, rows):
+    base_url, requests = server
+    before = len(requests())
     annotator = PairwiseAnnotator(annotators_config=name, caching_path=None).annotators[name]
     prompts, _ = annotator._make_prompts(rows)
     kwargs = annotator.completions_kwargs | {"client_kwargs": {"base_url": base_url}}
     for prompt in prompts:  # one a call: to the legacy endpoint the package sends ten at a time
         annotator.fn_completions(prompts=[prompt], openai_api_keys=["sk-test"], num_procs=1, **kwargs)
-    theirs = requests()
+    theirs = requests()[before:]
 
     card = load_judge_card(name)
     template = PromptTemplate(card)
     asked = [template.render_all(row, row["output_1"], row["output_2"])[0] for row in rows.to_dict("records")]
-    from instruct.engines.base import Request
-
     engine = ServerEngine(engine_options(card), base_url, concurrency=1)
     replies = list(engine.complete([Request(str(key), prompt) for key, prompt in enumerate(asked)]))
     engine.close()
     assert sum(map(len, replies)) == len(theirs) == len(rows)
-    ours = requests()[len(theirs) :]
+    ours = requests()[before + len(theirs) :]
     for body in (one["body"] for one in theirs):
         if "prompt" in body:
             (body["prompt"],) = body["prompt"]
@@ -134,16 +98,10 @@ def test_requests_equal_those_of_the_package(name, fake_server, rows):
     assert [one["body"] for one in ours] == [one["body"] for one in theirs]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo", "alpaca_eval_cot_gpt4_turbo_fn", "gpt4_turbo_clf"],
-)
+@pytest.mark.parametrize("name", ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo"])
 def test_preferences_equal_those_of_the_package_row_by_row(name, fake_server, tmp_path):
-    faults = {
-        "alpaca_eval_gpt4": {"Question 3?": "truncated", "Question 4?": "blank"},
-        "weighted_alpaca_eval_gpt4_turbo": {"Question 5?": "nan"},
-    }.get(name, {})
-    base_url, requests = fake_server(faults, delay=0)
+    unread = {"Question 5?": "nan"} if name.startswith("weighted") else {"Question 3?": "truncated"}
+    base_url, _ = fake_server(unread, delay=0)
     instructions = [f"Question {number}?" for number in range(40)]
     candidate = [f"our answer to {text}" for text in instructions]
     baseline = [f"their answer to {text}" for text in instructions]
@@ -169,7 +127,6 @@ def test_preferences_equal_those_of_the_package_row_by_row(name, fake_server, tm
         caching_path=None,
     )
     package = {row["instruction"]: row["preference"] for row in annotations}
-    asked_by_package = requests()
 
     card = load_judge_card(name)
     with JudgmentStore(tmp_path / "judgments.sqlite") as store:
@@ -181,12 +138,6 @@ def test_preferences_equal_those_of_the_package_row_by_row(name, fake_server, tm
         judgments = store.judgments(ComparisonKey(name, "ours", "theirs"))
         found = annotation_rows(store, name, *sides)
     assert counts.without_request == 1
-    asked_by_us = requests()[len(asked_by_package) :]
-    bodies = [
-        sorted((one["body"] for one in asked), key=lambda body: json.dumps(body["messages"], sort_keys=True))
-        for asked in (asked_by_package, asked_by_us)
-    ]
-    assert bodies[0] == bodies[1]
 
     equal = {judgment.instruction for judgment in judgments if judgment.reason == EQUAL_RANKS}
     weighted = [judgment.preference for judgment in judgments if judgment.preference is not None]
@@ -198,9 +149,8 @@ def test_preferences_equal_those_of_the_package_row_by_row(name, fake_server, tm
             assert pd.isna(package[row["instruction"]])
         else:
             assert row["preference"] == package[row["instruction"]]
-    assert bool(equal) == (name in ("alpaca_eval_gpt4", "alpaca_eval_cot_gpt4_turbo_fn"))
-    assert bool(weighted) == name.startswith("weighted")
-    assert sum(row["preference"] is None for row in found) == len(faults)
+    assert bool(weighted) == name.startswith("weighted") != bool(equal)
+    assert sum(row["preference"] is None for row in found) == len(unread)
     assert {"first", "second", "tie"} <= {judgment.verdict for judgment in judgments}
 
 
@@ -211,21 +161,14 @@ WEIGHTED = load_judge_card("weighted_alpaca_eval_gpt4_turbo")
 @pytest.mark.parametrize(
     ("card", "completion", "preference", "verdict"),
     [
-        (RANKING, reply("[{'model': 'model_1', 'rank': 1}, {'model': 'model_2', 'rank': 2}]"), 1.0, "first"),
-        (RANKING, reply("[{'model': 'model_2', 'rank': 1}, {'model': 'model_1', 'rank': 2}]"), 2.0, "second"),
-        (RANKING, reply("[{'model': 'model_1', 'rank': 2}, {'model': 'model_2', 'rank': 2}]"), 1.5, "tie"),
-        (RANKING, reply("[{'model': 'model_1', 'rank': 1}, {'mod"), None, "unparsed"),
-        (RANKING, reply("__import__('os').abort()"), None, "unparsed"),
-        (RANKING, reply("[" * 100_000), None, "unparsed"),
+        (RANKING, Completion("[{'model': 'model_1', 'rank': 2}, {'model': 'model_2', 'rank': 2}]"), 1.5, "tie"),
+        (RANKING, Completion("[{'model': 'model_1', 'rank': 1}, {'mod"), None, "unparsed"),
+        (RANKING, Completion("__import__('os').abort()"), None, "unparsed"),
+        (RANKING, Completion("[" * 100_000), None, "unparsed"),
         (WEIGHTED, logprobs(m=0.0, M=float("-inf")), 1.0, "first"),
-        (WEIGHTED, logprobs(M=-0.1, The=-9.0), 2.0, "second"),
-        (WEIGHTED, logprobs(m=-0.7, M=-0.7), 1.5, "tie"),
         (WEIGHTED, logprobs(The=-0.1), None, "unparsed"),
         (WEIGHTED, logprobs(m=float("nan"), M=-0.1), None, "unparsed"),
         (WEIGHTED, Completion("m", choice={"message": {"tool_calls": [7]}}), None, "unparsed"),
-        (annotator_card("improved_lmsys_gpt4"), reply("7 7\nBoth are fine."), 1.5, "tie"),
-        (annotator_card("chatgpt"), reply("Output (b)"), 2.0, "second"),
-        (annotator_card("gpt4_turbo_clf"), logprobs(A=-2.0, B=-0.2), 2.0, "second"),
     ],
 )  # fmt: skip
 def test_preference_and_verdict_of_a_reply(card, completion, preference, verdict, capfd):
@@ -237,23 +180,14 @@ def test_preference_and_verdict_of_a_reply(card, completion, preference, verdict
     assert "".join(capfd.readouterr()) == ""  # the package logs such replies whole
 
 
-@pytest.mark.parametrize("form", ["text", "logprobs", "cut off"])
-def test_the_verdict_of_a_judge_that_thinks_is_looked_for_after_its_thinking(form: str):
+def test_the_log_probabilities_of_a_judge_that_thinks_are_looked_for_after_its_thinking():
     """A server returns the thinking apart, and may return log-probabilities of all tokens."""
-    card = WEIGHTED if form == "logprobs" else RANKING
-    thought = "Is m better? [{'model': 'model_2', 'rank': 1}, {'model': 'model_1', 'rank': 2}]"
-    ranks = "[{'model': 'model_1', 'rank': 1}, {'model': 'model_2', 'rank': 2}]"
-    text = {"text": ranks, "logprobs": "M", "cut off": ""}[form]
-    message = {"content": text or None, "reasoning_content": thought}
+    message = {"content": "M", "reasoning_content": "Is m better?"}
     top = [{"m": -0.1, "M": -5.0}, {"m": -5.0, "M": -0.1}, {"m": -0.1}]
     entries = [
         {"token": token, "logprob": 0.0, "top_logprobs": [{"token": t, "logprob": p} for t, p in each.items()]}
-        for token, each in zip([f"<think>{thought}</think>\n\n", "M", "<|im_end|>"], top, strict=True)
+        for token, each in zip(["<think>Is m better?</think>\n\n", "M", "<|im_end|>"], top, strict=True)
     ]
-    choice = {"index": 0, "message": {"role": "assistant", **message}, "logprobs": {"content": entries}}
-    choice["finish_reason"] = "length" if form == "cut off" else "stop"
-    reply = read_reply(engine_options(card), json.dumps({"choices": [choice]}).encode())
-    assert reply.reasoning == thought
-    reading = read_verdict(card, reply)
-    assert reading.verdict == {"text": "first", "logprobs": "second", "cut off": "unparsed"}[form]
-    assert (reading.reason == IN_THINKING) == (form == "cut off")
+    choice = {"index": 0, "message": message, "logprobs": {"content": entries}, "finish_reason": "stop"}
+    reply = read_reply(engine_options(WEIGHTED), json.dumps({"choices": [choice]}).encode())
+    assert read_verdict(WEIGHTED, reply).verdict == "second"

@@ -76,15 +76,7 @@ def test_pairs_with_one_instruction_are_told_apart_by_their_id(instruct, refused
     assert "row 3: instruction: 'Write a poem.' is already in row 2; give each" in refused(
         "report", "--annotations", annotations(rows), "--output", "run"
     )
-    rows[2]["id"] = 7
-    assert "row 2: instruction: 'Write a poem.' is already in row 3; give each" in refused(
-        "report", "--annotations", annotations(rows), "--output", "run"
-    )
-    rows[1]["id"] = "7"
-    assert "row 3: id: '7' already identifies row 2" in refused(
-        "report", "--annotations", annotations(rows), "--output", "run"
-    )
-    rows[1]["id"] = "6"
+    rows[1]["id"], rows[2]["id"] = "6", 7
     assert instruct("report", "--annotations", annotations(rows), "--output", "run")[::2] == (0, "")
     assert [judgment.instruction for judgment in stored("run")] == ["Question 0?", "6", "7"]
     report = json.loads((RunDirectory("run").report / "report.json").read_text())
@@ -99,28 +91,6 @@ def test_pairs_with_one_instruction_are_told_apart_by_their_id(instruct, refused
     ]  # fmt: skip
 
 
-DEEP: object = "bottom"
-for _ in range(120):
-    DEEP = [DEEP]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"raw_completion": "half \ud83d"}, "raw_completion: has half a surrogate pair"),
-        ({"raw_completion": {"message": {"content": "x", "more": ["\udc00"]}}}, "raw_completion: has half a surrog"),
-        ({"raw_completion": {"deep": DEEP}}, "raw_completion: is nested more than 100 levels deep"),
-        ({"instruction": ""}, "instruction: is empty; write a prompt or remove the row"),
-        ({"instruction": " \t"}, "instruction: is empty; write a prompt or remove the row"),
-    ],
-)
-def test_an_annotation_that_cannot_be_stored_or_reported_is_refused(refused, change, message):
-    rows = [annotation(0), annotation(1, **change)]
-    assert f"annotations.json, row 2: {message}" in refused(
-        "report", "--annotations", annotations(rows), "--output", "run"
-    )
-
-
 def test_one_name_for_two_systems_is_refused(instruct, refused):
     rows = [annotation(0, 1.5, generator_1="ours", output_1="our answer 0"), annotation(1, 2, generator_1="ours")]
     assert (
@@ -131,20 +101,7 @@ def test_one_name_for_two_systems_is_refused(instruct, refused):
     assert len(stored("run")) == 2
 
 
-def test_two_files_of_answers_with_one_name_are_refused(tmp_path, instruct):
-    run = RunDirectory("run")
-    run.start({"name": "run", "comparisons": []})
-    run.outputs.mkdir()
-    for path, answer in ((run.outputs / "ours.json", "one"), (tmp_path / "ours.json", "another")):
-        path.write_text(json.dumps([{"instruction": "Q?", "output": answer}]))
-    pair = ("--candidate", "ours", "--baseline", "ours.json")
-    code, _, error = instruct("judge", "run", "--judge", "smollm2_score", "--engine", "transformers", *pair)
-    assert code == 2
-    assert "answers ours and ours.json: differ, and both are called 'ours'; rename one" in error
-    assert not run.store.exists()
-
-
-@pytest.mark.parametrize("name", ["九" * 90, "x" * 300, "a\nb", ".hidden"])
+@pytest.mark.parametrize("name", ["x" * 300, "a\nb"])
 def test_a_generator_that_cannot_name_a_file_is_refused_by_the_way_to_rename_it(instruct, refused, name):
     given = annotations([annotation(0, generator_2=name)])
     error = refused("report", "--annotations", given, "--output", "run")
@@ -160,22 +117,14 @@ def test_an_annotator_name_never_loads_a_local_file(instruct, tmp_path):
     for path in ("folder/judge.yaml", "card.yaml"):
         (tmp_path / path).write_text(card)
     (tmp_path / "folder" / "prompt.txt").write_text("{instruction} {first} {second}")
-    for number, name in enumerate(("folder", "./folder", "card.yaml", str(tmp_path / "card.yaml"))):
+    for number, name in enumerate(("folder", "card.yaml")):
         given = annotations([annotation(0, annotator=name)])
         assert instruct("report", "--annotations", given, "--output", f"run{number}")[::2] == (0, "")
         report = json.loads((RunDirectory(f"run{number}").report / "report.json").read_text())
         assert report["judges"][0]["description"] == "known only by its name in the imported file"
 
 
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        ("file", "file: cannot be created (is a file); give another folder"),
-        ("file/run", "file/run: cannot be created (File exists); give another folder"),
-        ("/proc/run", "/proc/run: cannot be created ("),
-        ("x" * 300, "File name too long; "),
-    ],
-)
-def test_an_output_that_cannot_be_created_is_one_line(refused, tmp_path, output, message):
+def test_an_output_that_cannot_be_created_is_one_line(refused, tmp_path):
     (tmp_path / "file").write_text("mine")
-    assert message in refused("report", "--annotations", annotations([annotation(0)]), "--output", output)
+    message = "file/run: cannot be created (File exists); give another folder"
+    assert message in refused("report", "--annotations", annotations([annotation(0)]), "--output", "file/run")

@@ -17,7 +17,6 @@ from imported import import_into_run
 from instruct.analysis.outcomes import UNKNOWN_ORDER, candidate_is_second, position_statistics
 from instruct.base.errors import InputError
 from instruct.data.evaluation import load_answers
-from instruct.data.prompts import conversations
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.annotation_files import annotation_rows
 from instruct.judging.interchange.exchange import answers_of, export_from_run, read_verdicts
@@ -149,27 +148,18 @@ def test_a_missing_preference_is_counted_and_never_a_tie(tmp_path, store):
     assert len(found.judgments) == 7
     for judgment in judgments:
         assert judgment.position == ("second" if candidate_is_second(judgment.instruction) else "first")
-    assert store.completions([judgments[4].key])[judgments[4].key].text == "Model 1"
 
     sides = Answers("ours", found.answers["ours"]), Answers("theirs", found.answers["theirs"])
     exported = annotation_rows(store, "alpaca_eval_gpt4", *sides)
     assert [row["preference"] for row in exported] == [2, 1, 1.5, 1.5, None, None, None]
-    metrics = get_winrate(exported)
-    assert (metrics["win_rate"], metrics["n_total"]) == (50.0, 4)
 
 
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
         ({"preference": 3}, "row 2: preference: 3 is not a preference"),
-        ({"preference": "two"}, "row 2: preference: 'two' is not a preference"),
-        ({"preference": True}, "row 2: preference: True is not a preference"),
-        ({"instruction": "Question 0?"}, "row 2: instruction: 'Question 0\\?' is already in row 1"),
-        ({"instruction": 7}, "row 2"),
         ({"annotator": "gpt4"}, "row 2: annotator: is not 'alpaca_eval_gpt4' as in row 1"),
         ({"generator_2": "others\x1b[31m"}, "row 2: generator_2: is not 'ours' as in row 1"),
-        ({"output_2": ["text"]}, "row 2"),
-        ({"raw_completion": 7}, "row 2: raw_completion: is neither"),
     ],
 )
 def test_an_invalid_row_is_named(tmp_path, store, bad, message):
@@ -187,12 +177,8 @@ def test_reference_answers_must_match_the_file(tmp_path, store):
         del row["output_1"]
     path = write(tmp_path / "annotations.json", rows)
     answers = [{"instruction": f"Question {number}?", "output": "so"} for number in range(3)]
-    for given, message in (
-        (answers[:1], "reference.json: 1 prompt .* 'Question 1"),
-        (answers, "annotations.json: 1 p"),
-    ):
-        with pytest.raises(InputError, match=message):
-            import_file(path, store, reference=write(tmp_path / "reference.json", given))
+    with pytest.raises(InputError, match=r"reference\.json: 1 prompt .* 'Question 1"):
+        import_file(path, store, reference=write(tmp_path / "reference.json", answers[:1]))
     found = import_file(path, store, reference=write(tmp_path / "reference.json", answers[:2]))
     assert [row["output"] for row in found.answers["theirs"]] == ["so", "so"]
     with pytest.raises(InputError, match=r"output_1: the answer to '.*' differs from the one in "):
@@ -222,10 +208,9 @@ def test_of_two_orders_the_drawn_one_is_exported(store, tmp_path):
     }
 
 
-def test_exported_annotations_keep_clusters_and_conversations(store, tmp_path):
+def test_exported_annotations_keep_clusters(tmp_path):
     draw = random.Random(5)
     rows = [annotation(n, won + 1, cluster=f"text {n // 4}") for n in range(48) for won in [draw.choice((0, 1, 1))]]
-    turns = {f"q{n}, turn {turn}": f"Why {n} {turn}?" for n in range(12) for turn in (1, 2)}
     figures = []
     for path in (write(tmp_path / "annotations.json", rows), tmp_path / "exported.json"):
         run = import_into_run(path, tmp_path / path.stem)
@@ -234,34 +219,3 @@ def test_exported_annotations_keep_clusters_and_conversations(store, tmp_path):
         export_from_run(run, "alpaca_eval_gpt4", tmp_path / "exported.json")
     assert figures[0] == figures[1]
     assert figures[0].params["clusters"] == 12
-    sides = []
-    for name in ("ours", "theirs"):
-        asked = [
-            {"id": id, "instruction": text, "dataset": "d", "output": f"{name} {id}"} for id, text in turns.items()
-        ]
-        sides.append(Answers(name, asked))
-    store.add_judgments(Judgment("j", "ours", "theirs", n, id, "d", "first", "", "tie") for n, id in enumerate(turns))
-    path = write(tmp_path / "turns.json", annotation_rows(store, "j", *sides))
-    found = answers_of(read_verdicts(path))["ours"]
-    assert [*conversations(found).values()] == [f"cluster q{n}" for n in range(12) for _ in range(2)]
-
-
-def test_reports_read_and_write_annotations(tmp_path, instruct):
-    rows = [annotation(number, (1, 2, 1.5, None)[number % 4]) for number in range(12)]
-    path, run = write(tmp_path / "annotations.json", rows), tmp_path / "runs" / "one"
-    assert instruct("report", "--annotations", path, "--output", run)[::2] == (0, "")
-    out = tmp_path / "out.json"
-    code, printed, _ = instruct("report", run, "--export", out, "--judge", "alpaca_eval_gpt4")
-    assert code == 0
-    assert f"{out}: 12 verdicts" in printed.splitlines()
-    exported = json.loads(out.read_text())
-    assert [{key: row[key] for key in rows[0]} for row in exported] == rows
-    for call, message in (
-        ((run, "--export", out, "--judge", "gpt4"), "has no such comparisons by 'gpt4'"),
-        ((run, "--export", out), "--export requires --judge"),
-        ((run, "--baseline", "theirs"), "--baseline requires --annotations or --export"),
-        ((run, "--judge", "gpt4"), "--judge requires --fail-under, --export or --annotations"),
-    ):
-        code, _, error = instruct("report", *call)
-        assert code == 2
-        assert message in error

@@ -57,18 +57,3 @@ def test_judging_never_removes_imported_verdicts(instruct, tmp_path, rows, more)
     assert stored("z") == before
     assert len(before) == 9
     assert not any(step.startswith("judge/") for step in RunDirectory("z").manifest()["steps"])
-
-
-def test_imported_verdicts_stay_if_another_model_judges_the_same_answers(instruct, tmp_path, rows, fake_server):
-    (tmp_path / "annotations.json").write_text(json.dumps(rows))
-    assert instruct("report", "--annotations", "annotations.json", "--output", "z")[0] == 0
-    before = stored("z")
-    url, _ = fake_server()
-    flags = ("--judge-model", "m", "--base-url", url, "--yes")
-    code, _, error = instruct("judge", "z", "--judge", "alpaca_eval_gpt4", *NAMES, *flags)
-    assert code == 0
-    assert error.startswith("judging (alpaca_eval_gpt4@m)")  # the bar and no error
-    assert "instruct:" not in error
-    assert stored("z") == before
-    with JudgmentStore(RunDirectory("z").store) as store:
-        assert len(store.judgments(ComparisonKey("alpaca_eval_gpt4@m", "ours", "theirs"))) == 9

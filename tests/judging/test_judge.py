@@ -94,19 +94,6 @@ def test_two_ratings_make_a_verdict_and_each_is_asked_for_once(tmp_path, fake_se
         assert judge_plan(resolved, plan_comparison(resolved, third, theirs, engine), store, engine).asked == 6
 
 
-def test_trimming_cuts_both_answers(tmp_path, fake_server):
-    url, requests = fake_server()
-    rows = [{"dataset": "d", "instruction": "Q?", "output": "long " * 4000, "generator": "g"}]
-    others = [{**rows[0], "output": "brief"}]
-    pair = Answers("a", rows), Answers("b", others)
-    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, options={"trim": True})
-    assert counts.trimmed == 2
-    assert all(judged.trimmed for judged in judgments)
-    assert all(len(request["body"]["prompt"]) < 8000 and "brief" in request["body"]["prompt"] for request in requests())
-    counts, judgments = judge(tmp_path / "other.sqlite", (pair[1], pair[1]), url, options={"trim": True})
-    assert (counts.trimmed, any(judged.trimmed for judged in judgments)) == (0, False)
-
-
 def test_nothing_is_sent_past_the_budget_and_a_larger_one_resumes(tmp_path, fake_server, pair):
     url, requests = fake_server()
     price = Price(1000.0, 1000.0)
@@ -117,22 +104,6 @@ def test_nothing_is_sent_past_the_budget_and_a_larger_one_resumes(tmp_path, fake
     assert counts.usd <= 3.0
     done, judgments = judge(tmp_path / "s.sqlite", pair, url, options={"budget_usd": 1000.0}, price=price)
     assert (done.stopped, len(judgments), len(requests())) == (None, 40, 40)
-
-
-def test_a_budget_is_used_up_to_what_one_attempt_can_cost(tmp_path, fake_server, pair):
-    url, requests = fake_server()
-    price = Price(1000.0, 1000.0)
-    resolved = Judge(JudgeOptions(card="pandalm", base_url=url))
-    resolved.price = price
-    with resolved.open() as engine:
-        most = max(
-            request.usd for each in plan_comparison(resolved, *pair, engine).presentations for request in each.requests
-        )
-    counts, _ = judge(tmp_path / "s.sqlite", pair, url, options={"budget_usd": 2 * most}, price=price)
-    assert "is used up" in str(counts.stopped)
-    assert most - 0.01 < counts.usd <= 2 * most
-    assert f"{counts.usd:.4f} USD are spent, the next request can cost up to" in str(counts.stopped)
-    assert len(requests()) == counts.asked > 2
 
 
 def test_a_request_that_there_is_no_money_to_repeat_is_left_for_a_rerun(tmp_path, fake_server, pair):
@@ -146,16 +117,15 @@ def test_a_request_that_there_is_no_money_to_repeat_is_left_for_a_rerun(tmp_path
     assert (done.stopped, len(judgments), done.verdicts.get("failed")) == (None, 40, None)
 
 
-@pytest.mark.parametrize("card", ["pandalm", "autoj", "autoj_single", LABELS, "alpaca_eval_gpt4"])
-@pytest.mark.parametrize("orders", ["one", "both"])
-def test_identical_answers_are_a_tie_for_every_judge_and_are_never_asked_about(tmp_path, fake_server, card, orders):
+@pytest.mark.parametrize("card", ["pandalm", "autoj_single", LABELS])
+def test_identical_answers_are_a_tie_for_every_judge_and_are_never_asked_about(tmp_path, fake_server, card):
     rows = [{"dataset": "d", "instruction": f"Q{n}?", "output": "the same", "generator": "g"} for n in range(6)]
     url, requests = fake_server()
     sides = Answers("a", rows), Answers("b", rows)
-    counts, judgments = judge(tmp_path / "s.sqlite", sides, url, card, options={"orders": orders})
+    counts, judgments = judge(tmp_path / "s.sqlite", sides, url, card, options={"orders": "both"})
     assert (len(requests()), counts.asked, counts.without_request) == (0, 0, len(judgments))
     assert {(judged.verdict, judged.reason, judged.key) for judged in judgments} == {("tie", "identical outputs", "")}
-    assert len(judgments) == (12 if orders == "both" and card != "autoj_single" else 6)
+    assert len(judgments) == (6 if card == "autoj_single" else 12)
     counts = claimed(pair_results(judgments, "strict")).counts
     assert (counts.n, counts.tie, counts.identical) == (6, 6, 6)
 

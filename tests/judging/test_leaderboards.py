@@ -8,7 +8,6 @@ import random
 import pytest
 from imported import import_into_run
 
-from instruct.base.errors import InputError
 from instruct.reporting.report import written_report
 
 BATTLES = {"A>>B": [1] * 3, "A>B": [1], "A=B": [0.5], "B>A": [0], "B>>A": [0] * 3}
@@ -102,48 +101,6 @@ def test_mt_bench_ratings_have_the_means_of_show_result(lines, tmp_path) -> None
     for number, turn in enumerate(found.turns, start=1):
         expected = by_turn["emo", number], by_turn["mle", number]
         assert (turn.candidate, turn.baseline) == pytest.approx(expected, abs=1e-6)
-
-
-def test_ratings_that_cannot_be_compared_are_refused(lines, tmp_path) -> None:
-    rows = rating_rows()
-    for changed, baseline, message in [
-        (
-            rows,
-            None,
-            r"ratings name no baseline; name one of the models .* \(`baseline`\): emo, mle",
-        ),
-        (rows[::2], "emo", r"row 1: ratings of one model \(emo\) compare nothing; put those of the models to compare"),
-        (rows[::2], None, r"row 1: ratings of one model \(emo\) compare nothing; put those of the models to compare"),
-        (rows[:-1], "mle", "'100, turn 2' is rated of only one of 'emo' and 'mle'"),
-        ([rows[0], *rows], "mle", "row 2: '81, turn 1' of emo is already in row 1"),
-        ([rows[0] | {"score": 11}, *rows[1:]], "mle", "row 1: score: must be from 1 to 10"),
-        ([rows[0] | {"score": "8"}, *rows[1:]], "mle", "row 1: score: must be a number"),
-    ]:
-        with pytest.raises(InputError, match=message):
-            import_into_run(lines(changed), tmp_path / "refused", baseline=baseline)
-    unrated = import_into_run(lines([rows[0] | {"score": -1}, *rows[1:]]), tmp_path / "run", baseline="mle")
-    [judge] = written_report(unrated.folder).judges
-    assert judge.comparisons[0].counts.unparsed == 1
-
-
-def test_files_that_cannot_be_read_are_refused(lines, tmp_path) -> None:
-    [row] = arena_rows(1)
-    for change, message in [
-        ({"games": row["games"] * 2}, "row 1: games: must be a list of two"),
-        ({"games": None}, "row 1: games: must be a list of two"),
-        ({"games": [{"score": "A?B"}, row["games"][1]]}, r"'A\?B' is no label of arena_hard"),
-        ({"baseline": None}, "row 1: baseline: "),
-        ({"baseline": "emo"}, "both systems are called 'emo'"),
-    ]:
-        with pytest.raises(InputError, match=message):
-            import_into_run(lines([row | change]), tmp_path / "run")
-    with pytest.raises(InputError, match="row 2: 'u0' of emo is already in row 1; remove one"):
-        import_into_run(lines([row, row]), tmp_path / "run")
-    del row["baseline"]
-    with pytest.raises(InputError, match="baseline: is missing; name it"):
-        import_into_run(lines([row]), tmp_path / "run")
-    named = import_into_run(lines([row]), tmp_path / "named", baseline="gpt-4-0314")
-    assert (named.folder / "judgments.sqlite").is_file()
 
 
 def test_a_pair_of_arena_hard_with_one_game_is_unparsed_and_counted(lines, tmp_path, caplog) -> None:

@@ -30,27 +30,15 @@ def local_table(tmp_path, monkeypatch):
     return write
 
 
-@pytest.mark.parametrize(
-    ("model", "price"),
-    [
-        ("gpt-4", Price(30, 60)),
-        ("gpt-4.1-mini-2025-04-14", Price(0.4, 1.6)),
-        ("gpt-4o-2024-05-13", Price(5, 15)),
-        ("gpt-4o-2024-08-06", Price(2.5, 10)),
-        ("gpt-7", None),
-    ],
-)
-def test_prices_in_the_installed_table(tmp_path, monkeypatch, model, price):
+def test_a_price_in_the_installed_table_is_that_of_its_model_and_endpoint_alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert price_of(model, "api.openai.com") == price
-    assert price_of(model, "https://api.openai.com/v1/") == price
-    assert price_of(model, "https://api.example.org/v1") is None
-    assert price_of(model, None) is None
+    assert price_of("gpt-4o-2024-05-13", "https://api.openai.com/v1/") == Price(5, 15)
+    assert price_of("gpt-4o-2024-08-06", "api.openai.com") == Price(2.5, 10)
+    assert price_of("gpt-7", "api.openai.com") is None
+    assert price_of("gpt-4", "https://api.example.org/v1") is None
 
 
-@pytest.mark.parametrize(
-    "model", ["gpt-4", "gpt-4-0314", "gpt-4-1106-preview", "gpt-4-turbo", "gpt-4o-mini-2024-07-18"]
-)
+@pytest.mark.parametrize("model", ["gpt-4", "gpt-4-1106-preview", "gpt-4o-mini-2024-07-18"])
 def test_input_prices_equal_those_of_alpaca_eval(model):
     from alpaca_eval.decoders.openai import _get_price_per_token
 
@@ -72,19 +60,11 @@ def test_a_local_table_extends_and_overrides_the_installed_one(local_table):
     assert price_of("mine", "http://10.0.0.7:8000/v1") == Price(5, 6)
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("prices:\n  - {model: gpt-4, input: 1}\n", "prices.0.output"),
-        ("prices:\n  - {model: gpt-4, input: -1, output: 2}\n", "prices.0.input"),
-        ("prices:\n  - {model: gpt-4, input: .nan, output: 2}\n", "prices.0.input"),
-    ],
-)
-def test_an_invalid_table_is_refused(local_table, text, line):
-    local_table(text)
-    with pytest.raises(InputError, match=r"^judges/prices\.yaml: ") as caught:
+@pytest.mark.parametrize("price", ["-1", ".nan"])
+def test_an_invalid_table_is_refused(local_table, price):
+    local_table(f"prices:\n  - {{model: gpt-4, input: {price}, output: 2}}\n")
+    with pytest.raises(InputError, match=r"^judges/prices\.yaml: .*prices\.0\.input"):
         price_of("gpt-4", "api.openai.com")
-    assert line in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -92,13 +72,10 @@ def test_an_invalid_table_is_refused(local_table, text, line):
     [
         (None, True),
         ("http://127.0.0.1:8000/v1", True),
-        ("http://localhost:8000/v1", True),
-        ("http://[::1]:8000/v1", True),
         ("10.1.2.3:8000", True),
         ("https://8.8.8.8/v1", False),
         ("http://127.0.0.1.example.org/v1", False),
         ("http://user@127.0.0.1:1@example.org/v1", False),
-        ("http://gpu-box:8000/v1", False),
         ("http://[::1", False),
     ],
 )
@@ -133,13 +110,6 @@ def test_a_prompt_never_has_more_tokens_than_the_bound(tokenizer, prompt):
         text = prompt
     ids = tokenizer(text)["input_ids"]
     assert len(ids) <= most_tokens(prompt)
-
-
-def test_lone_surrogates_and_schemas_are_counted():
-    assert most_tokens("\ud800") >= len("\ufffd".encode())
-    schema = {"type": "object", "properties": {"verdict": {"type": "string"}}}
-    assert most_tokens("a", also=schema) == most_tokens("a") + len(json.dumps(schema))
-    assert likely_tokens("a" * 400, also=None) == 100
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("unread", "code"), [(range(10), 5), (range(6), 0), (range(5), 0)])
+@pytest.mark.parametrize(("unread", "code"), [(range(10), 5), (range(5), 0)])
 def test_replies_without_a_verdict_are_said_and_kept(instruct, fake_server, unread, code):
     url, requests = fake_server({f"Question {n}?": "two" for n in unread} | {"Question": "ok"})
     for name in "ab":
@@ -32,9 +32,7 @@ def test_replies_without_a_verdict_are_said_and_kept(instruct, fake_server, unre
     assert ("no fair sample" in report) == most
     assert (f"judge pandalm: {2 * len(unread)} of 20 verdicts cannot be read" in error) == most
     if most:
-        assert "expected the form that the parser pandalm of the judge's authors reads" in error
         assert 'one reply: "It could be that 1 ###' in error
-        assert error.splitlines()[-1].endswith("or ask another model")
         rows = [json.loads(line) for line in kept.read_text().splitlines()]
         assert len(rows) == 2 * len(unread)
         assert rows[0]["replies"][0]

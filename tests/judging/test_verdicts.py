@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 
@@ -10,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instruct.analysis.outcomes import candidate_is_second, outcome_of
 from instruct.base.replies import Completion
 from instruct.judging.cards import JudgeCard, load_judge_card
-from instruct.judging.store import Judgment
 from instruct.judging.verdicts import (
     CUT_OFF,
     IN_THINKING,
@@ -23,7 +20,6 @@ from instruct.judging.verdicts import (
     UNKNOWN,
     Reading,
     Unreadable,
-    margins,
     read_rating,
     read_verdict,
 )
@@ -33,13 +29,9 @@ from instruct.judging.verdicts import (
     ("text", "verdict"),
     [
         ("1. …\nSo, the final decision is Response 1.", "first"),
-        ("So, the final decision is Response 2", "second"),
         ("So, the final decision is Tie.", "tie"),
         ("the final decision is Response 1. No: the final decision is Response 2", "second"),
-        ("So, the final decision is  RESPONSE 1", "first"),
         ("So, the final decision is both", "unparsed"),
-        ("Response 1 is better", "unparsed"),
-        ("", "unparsed"),
     ],
 )
 def test_autoj_verdicts_are_read(text, verdict):
@@ -49,9 +41,8 @@ def test_autoj_verdicts_are_read(text, verdict):
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [
-        ("1\n\n### Reason: …", "first"), ("2", "second"), ("Tie\n### Reason", "tie"), ("tie", "tie"),
-        ("\n2\n", "second"),
-        ("Response 1", "unparsed"), ("12", "unparsed"), ("", "unparsed"),
+        ("1\n\n### Reason: …", "first"), ("\n2\n", "second"), ("Tie\n### Reason", "tie"),
+        ("Response 1", "unparsed"), ("12", "unparsed"),
     ],
 )  # fmt: skip
 def test_pandalm_verdicts_are_read(text, verdict):
@@ -95,6 +86,19 @@ def test_prometheus_reads_its_authors_ends(text, verdict):
     assert read_verdict(load_judge_card("prometheus"), Completion(text, finish_reason="stop")).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "verdict", "reason"),
+    [
+        ("arena_hard", "[[B>A]] or [[A>B]]", "unparsed", SEVERAL),
+        ("arena_hard_v2", "[[B>A]] or [[a=b]]", "tie", None),
+        ("arena_hard", "[[A>>>B]]", "unparsed", UNKNOWN),
+    ],
+)
+def test_labels_of_arena_hard_are_read_as_in_the_official_scripts(name, text, verdict, reason):
+    reading = read_verdict(load_judge_card(name), Completion(text))
+    assert (reading.verdict, reading.reason) == (verdict, reason)
+
+
 def read(verdict: dict[str, object], text: str, finish_reason: str = "stop", **changes: object) -> Reading:
     return read_verdict(card(verdict=verdict, **changes), Completion(text, finish_reason=finish_reason))
 
@@ -109,11 +113,8 @@ JSON = {"json_field": "winner", "words": AB}
 @pytest.mark.parametrize(
     ("logprobs", "verdict"),
     [
-        ({"1": -0.1, "2": -3.0}, "first"), ({"1": -3.0, "2": -0.1}, "second"), ({"1": -1.0, "2": -1.05}, "tie"),
-        ({"1": -0.1, "2": -math.inf}, "first"),
-        ({"1": -0.1}, "unparsed"), ({}, "unparsed"), (None, "unparsed"),
-        ({"1": math.nan, "2": -0.1}, "unparsed"), ({"1": -math.inf, "2": -math.inf}, "unparsed"),
-        ({"1": math.inf, "2": -0.1}, "unparsed"),
+        ({"1": -3.0, "2": -0.1}, "second"), ({"1": -1.0, "2": -1.05}, "tie"), ({"1": -0.1, "2": -math.inf}, "first"),
+        ({"1": -0.1}, "unparsed"), (None, "unparsed"), ({"1": math.nan, "2": -0.1}, "unparsed"),
     ],
 )  # fmt: skip
 def test_labels_are_read(logprobs, verdict):
@@ -133,12 +134,8 @@ LINES = {**SCORES, "regex": r"Assistant 1: ([\d.]+)\s+Score of the Assistant 2: 
         (SCORES, "9 8.5\nThe first answer is better.", (9, 8.5), None),
         (SCORES, "8, 8", (8, 8), None),
         (SCORES, "9 8 7\nthree", None, NO_VERDICT),
-        (SCORES, "Scores: 9 8", None, NO_VERDICT),
-        (SCORES, "0 8\n", None, OFF_SCALE),
         (SCORES, "9 nan\n", None, OFF_SCALE),
-        (SCORES, "", None, NO_VERDICT),
         (LINES, "Evaluation evidence: …\nScore of the Assistant 1: 7\nScore of the Assistant 2: 8.5", (7, 8.5), None),
-        (LINES, "Score of the Assistant 1: 7\nScore of the Assistant 2: good", None, NO_VERDICT),
     ],
 )  # fmt: skip
 def test_two_scores_are_read(rule, text, ratings, reason):
@@ -158,41 +155,20 @@ def test_two_scores_that_were_cut_off_are_not_read():
     assert read(LINES | {"occurrence": "last"}, twice).ratings == (2, 9)
 
 
-def test_log_odds_of_labels_are_kept_for_the_averaged_policy():
-    labels = card(verdict={"labels": {"first": "1", "second": "2"}, "tie_margin": 0.1})
-    judgments = [
-        Judgment("j", "ours", "theirs", 0, "Why?", "d", "first", "a", "first"),
-        Judgment("j", "ours", "theirs", 0, "Why?", "d", "second", "b", "tie"),
-        Judgment("j", "ours", "theirs", 1, "How?", "d", "first", "c", "unparsed"),
-    ]
-    replies = {"a": Completion("1", {"1": -0.1, "2": -2.0}), "b": Completion("1", {"1": -1.0, "2": -1.05}),
-               "c": Completion("1", {"1": -1.0})}  # fmt: skip
-    found = margins(labels, judgments, replies)
-    assert found.tie == 0.1
-    assert found.shown == {("Why?", "first"): pytest.approx(1.9), ("Why?", "second"): pytest.approx(0.05)}
-    assert margins(card(), judgments, replies).shown == {}
-
-
 @pytest.mark.parametrize(
     ("rule", "text", "verdict", "reason"),
     [
-        (WORDS, "Response 2 is the better one.", "second", None),
         (WORDS, "**Tie**", "tie", None),
         (WORDS, "Response 12", "unparsed", NO_VERDICT),
         (WORDS, "Response 1 is fluent, Response 2 is right.", "unparsed", SEVERAL),
         (WORDS | {"occurrence": "last"}, "Response 1 is fluent, but I take Response 2.", "second", None),
-        (REGEX, "My verdict: [[A]]", "first", None),
         (REGEX, "My verdict: [[b]].", "second", None),
         (REGEX, "[[A]] or [[B]]?", "unparsed", SEVERAL),
         (REGEX, "[[D]]", "unparsed", UNKNOWN),
-        (REGEX | {"occurrence": "last"}, "[[A]] no, [[C]]", "tie", None),
-        (JSON, '{"winner": "A"}', "first", None),
         (JSON, 'Here:\n```json\n{"why": "{x}", "winner": "B"}\n```', "second", None),
         (JSON, '{"why": "short"} {"winner": " c "}', "tie", None),
-        (JSON, '{"winner": "A"} {"winner": "B"}', "unparsed", SEVERAL),
         (JSON, '{"winner": "A"', "unparsed", NO_VERDICT),
         (JSON, '{"winner": ["A"]}', "unparsed", UNKNOWN),
-        ({"json_field": "better", "words": {"first": "1", "second": "2"}}, '{"better": 2}', "second", None),
         ({"json_field": "first", "words": {"first": "true", "second": "false"}}, '{"first": false}', "second", None),
     ],
 )
@@ -200,7 +176,7 @@ def test_verdicts_are_read_by_words_regular_expression_or_json_field(rule, text,
     assert read(rule, text) == Reading(verdict, reason=reason)
 
 
-@pytest.mark.parametrize("rule", [AUTOJ, WORDS, REGEX, JSON, {"parser": "pandalm"}])
+@pytest.mark.parametrize("rule", [AUTOJ, WORDS, JSON])
 def test_a_reply_cut_off_before_its_verdict_is_unparsed(rule):
     assert read(rule, "Both answers", finish_reason="length") == Reading("unparsed", reason=CUT_OFF)
     assert read(rule, "Both answers", finish_reason="stop") == Reading("unparsed", reason=NO_VERDICT)
@@ -220,19 +196,14 @@ def test_a_verdict_is_looked_for_after_thinking_that_the_engine_keeps_apart():
     [
         ({"regex": r"Score: (\S+)"}, "Score: 7.5", "stop", 7.5, None),
         ({"regex": r"Score: (\S+)"}, "Score: 11", "stop", None, OFF_SCALE),
-        ({"regex": r"Score: (\S+)"}, "Score: nan", "stop", None, OFF_SCALE),
         ({"regex": r"Score: (\S+)"}, "Score: 3 Score: 4", "stop", None, SEVERAL),
         ({"regex": r"Score: (\S+)"}, "Score: 3 Score: 3.0", "stop", 3.0, None),
         ({"regex": r"Score: (\S+)", "occurrence": "last"}, "Score: 3 Score: 4", "stop", 4.0, None),
         ({"regex": r"Score: (\S+)"}, "Score: 1", "length", None, CUT_OFF),  # of a 10
         ({"regex": r"Score: (\S+)"}, "Score: 9", "length", 9.0, None),
-        ({"regex": r"Score: (\S+)"}, "I would", "length", None, CUT_OFF),
-        ({"json_field": "score"}, '{"score": 6}', "stop", 6.0, None),
         ({"json_field": "score"}, '{"score": "6"}', "stop", 6.0, None),
         ({"json_field": "score"}, '{"score": NaN}', "stop", None, OFF_SCALE),
-        ({"json_field": "score"}, "six", "stop", None, NO_VERDICT),
         ({"parser": "autoj_rating"}, "Rating: [[3]] … Rating: [[ 7 ]]", "stop", 7.0, None),
-        ({"parser": "autoj_rating"}, "Rating: 5", "stop", None, NO_VERDICT),
     ],
 )
 def test_ratings_are_read(rule, text, finish, rating, reason):
@@ -249,49 +220,9 @@ def test_no_reply_raises(text, finish):
         assert (rating is None) == (reason is not None)
 
 
-@pytest.mark.parametrize("text", ["{" * 100_000, '{"a":' * 20_000, "A " * 100_000, "[[A]]" * 50_000])
+@pytest.mark.parametrize("text", ["{" * 100_000, '{"a":' * 20_000, "[[A]]" * 50_000])
 def test_a_very_long_reply_is_read_quickly(text):
     started = time.monotonic()
     for rule in (JSON, {"words": AB}, REGEX):
         assert read(rule, text).verdict in ("first", "unparsed")
     assert time.monotonic() - started < 30
-
-
-def judged(position: str, verdict: str, instruction: str = "i") -> Judgment:
-    return Judgment("j", "c", "b", 0, instruction, "d", position, "k", verdict)
-
-
-def test_published_autoj_verdicts_give_the_published_figures(shared_data):
-    def column(name: str, field: str) -> list[int]:
-        lines = (shared_data / "autoj" / name).read_text().splitlines()
-        return [json.loads(line)[field] for line in lines]
-
-    gold = column("testdata_pairwise.jsonl", "label")
-    names = ["first", "second", "tie"]
-    shown = [names[value] for value in column("pairwise_example_output.jsonl", "output")]
-    swapped = [names[value] for value in column("pairwise_exchange_example_output.jsonl", "output")]
-    wanted = [("win", "loss", "tie")[label] for label in gold]
-    first = [outcome_of(judged("first", verdict)) for verdict in shown]
-    second = [outcome_of(judged("second", verdict)) for verdict in swapped]
-    assert sum(f == w for f, w in zip(first, wanted, strict=True)) == 835
-    assert sum(s == w for s, w in zip(second, wanted, strict=True)) == 844
-    assert sum(f == s for f, s in zip(first, second, strict=True)) == 1161
-    assert sum(f == s == w for f, s, w in zip(first, second, wanted, strict=True)) == 765
-
-
-def test_drawn_orders_equal_those_of_alpaca_eval(shared_data):
-    """The published weighted verdicts keep the judge's replies: log-probabilities of the first place ("m") and
-    the second ("M"). Placed by our draw, the likelier one is the side that the published preference names, always."""
-    path = shared_data / "alpaca_eval" / "alpaca-7b.weighted_alpaca_eval_gpt4_turbo.annotations.json"
-    checked = 0
-    for row in json.loads(path.read_text()):
-        if row["raw_completion"] is None:  # the two answers are the same: not asked
-            assert row["preference"] == 1.5
-            continue
-        entries = row["raw_completion"]["logprobs"]["content"][0]["top_logprobs"]
-        top = {entry["token"]: entry["logprob"] for entry in entries}
-        verdict = "first" if top.get("m", -1e9) > top.get("M", -1e9) else "second"
-        position = "second" if candidate_is_second(row["instruction"]) else "first"
-        assert outcome_of(judged(position, verdict)) == ("win" if row["preference"] > 1.5 else "loss")
-        checked += 1
-    assert checked == 802
