@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 from fake_server import reply
 
@@ -23,14 +24,8 @@ CALL = ["judge", "runs/one", "--judge", "alpaca_eval_gpt4", "--candidate", "ours
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "instruct", *arguments],
-        cwd=folder,
-        env={**os.environ, "OPENAI_API_KEY": "sk-none", "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    env = {**os.environ, "OPENAI_API_KEY": "sk-none", "COLUMNS": "200"}
+    return forked.run([sys.executable, "-m", "instruct", *arguments], folder, env)
 
 
 @pytest.fixture
