@@ -13,12 +13,13 @@ from pages import tables_text
 from instruct.analysis.results import Claim
 from instruct.logs.read import by_task
 from instruct.reporting import bench
+from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.document import document
 from instruct.reporting.model import Bench
 from instruct.reporting.read import read_run
 from instruct.reporting.render.lines import render_markdown
-from instruct.reporting.report import build_report
-from instruct.reporting.text import finding
+from instruct.reporting.report import build_report, write_report
+from instruct.reporting.text import claim_headline, finding
 from instruct.run.measurements import Details, Measurement, Number, write_numbers, write_values
 from instruct.scores.claims import of_family, settle
 from instruct.scores.scores import Row, Scores
@@ -155,3 +156,18 @@ def test_the_report_shows_every_figure_and_escapes_names(judge_run):
     assert "different prompts. 5 steps, 3 seeds, 1 learning rate: a trial, not a result." in text
     assert "| dft | 0.0003 | 3 | 0.500 ± 0.010 | 1.25 |" in text
     assert r"| a\|b − mle | ROUGE-L | 3 | 2 | +0.150 | +0.100 to +0.200 | 0.25 | no difference shown |" in text
+
+
+@pytest.mark.parametrize("trainings", [1, 3])
+def test_a_bench_and_its_scores_say_the_same_of_its_trainings(trainings, tmp_path):
+    run = bench_run(tmp_path / "small", {"mle": trainings, "dft": trainings})
+    write_report(run.folder)
+    made = build_report(run.folder).claims
+    compared = compare_logs([run.report / "scores.csv"], metrics=[bench.ENTROPY, bench.GREEDY]).claims
+    for claims in (made, compared):
+        claims = [claim for claim in claims if claim.measure in (bench.ENTROPY, bench.GREEDY)]
+        assert len(claims) == 2
+        assert {claim.finding == "too few" for claim in claims} == {trainings == 1}
+        said = [claim_headline(claim) for claim in claims]
+        assert all("too few training seeds to compare dft with mle" in each for each in said) == (trainings == 1)
+        assert not any("never varies" in each for each in said)

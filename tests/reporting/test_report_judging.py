@@ -10,7 +10,7 @@ from pages import TIE, WIN, only_comparison, tables_text, warned
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
-from instruct.base.replies import Completion, Failure
+from instruct.base.replies import PROMPT_CUT, Completion, Failure
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.document import document
 from instruct.reporting.model import Unjudged
@@ -302,3 +302,14 @@ def test_too_few_conversations_are_named_where_there_are_enough_pairs(run, card,
     judge_showings(*({"instruction": turn["id"], "verdict": "first"} for turn in turns))
     (warning,) = [text for text in build_report(run.folder).warnings() if "too few: " in text]
     assert "8 pairs with a winner of 8 judged, all of them in 4 clusters; a finding needs at least 6 cl" in warning
+
+
+def test_prompts_that_a_server_seems_to_cut_are_a_warning(run, card, write_answers, judge_pairs, add_step):
+    card("j")
+    write_answers("emo", 4)
+    judge_pairs([WIN] * 4)
+    cut = f"asked {PROMPT_CUT} (3 of 8 replies)"
+    add_step("judge/j/emo_vs_mle", status="done", results={"notes": [cut, "greedy"]})
+    comparison = only_comparison(run)
+    assert [warning.text for warning in comparison.warnings if warning.severity == "claim"].count(cut) == 1
+    assert comparison.notes == ["greedy"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from instruct.data.prompts import EvalPrompt
@@ -123,6 +124,22 @@ def test_a_missing_verdict_counts_as_wrong_and_a_tie_as_half_right_on_decided_pa
     assert {figure: found.count(*figure) for figure in counts} == counts
     assert [found.value("listed", metric) for metric in ("unparsed", "failed", "best_case")] == [1, 1, 75]
     assert [found.value("strict", metric) for metric in ("unparsed", "failed")] == [2, 1]
+
+
+def test_pairs_of_one_instruction_are_no_independent_evidence():
+    """Six copies of every pair leave the intervals of rate, kappa and lead, and the p-value, about as they were."""
+    draw = np.random.default_rng(2)
+    labels = draw.choice(["first", "second", "tie"], 60, p=[0.45, 0.45, 0.1]).tolist()
+    said = [label if draw.random() < 0.8 else "first" for label in labels]
+    once = measured(labels, said)
+    places = np.repeat(np.arange(60), 6).tolist()
+    copied = measured([labels[n] for n in places], [said[n] for n in places], instructions=places)
+    for metric in ("accuracy", "kappa"):
+        widths = [np.diff(found.get("listed", metric).interval)[0] for found in (once, copied)]
+        assert widths[1] == pytest.approx(widths[0], rel=0.1)
+        assert copied.value("listed", metric) == pytest.approx(once.value("listed", metric))
+    assert copied.claims[0].p == pytest.approx(once.claims[0].p, abs=0.01)
+    assert np.diff(copied.claims[0].interval) == pytest.approx(np.diff(once.claims[0].interval), rel=0.1)
 
 
 def test_undefined_figures_are_none():
