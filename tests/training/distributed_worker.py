@@ -17,7 +17,6 @@ from typing import Any
 import torch
 import transformers.training_args
 from datasets import Dataset
-from peak import estimated_and_measured
 from peft import LoraConfig
 from safetensors.torch import load_file
 from tiny import VOCABULARY, tiny_model, tiny_tokenizer
@@ -48,17 +47,10 @@ class Case:
 LORA = {"r": 4, "target_modules": "all-linear", "task_type": "CAUSAL_LM"}
 CASES = {
     "full": Case(),
-    "tied": Case(tied=True),
-    "mle": Case(arguments={"objective": "mle"}),
+    "tied": Case(tied=True, arguments={"gradient_checkpointing": True}),
     "table": Case(arguments={"transport_cost": "{folder}/tied"}),  # another model's head
-    "lora": Case(lora=LORA),
     "saved_head": Case(lora={**LORA, "modules_to_save": ["lm_head"]}),
-    "masked": Case(masked=True),
     "masked_lora": Case(masked=True, lora=LORA),
-    "accumulated": Case(masked=True, micro_batches=2),
-    "streamed": Case(streamed=True),
-    "checkpointing": Case(arguments={"gradient_checkpointing": True}),
-    "weighted": Case(weighted=True),
     "weighted_accumulated": Case(weighted=True, masked=True, micro_batches=2),
     "weighted_streamed": Case(weighted=True, streamed=True),
     "weighted_packed": Case(
@@ -73,21 +65,13 @@ FSDP = {
     "FSDP_VERSION": "2",
     "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
     "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
+    "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",  # the second process has empty weights until the model is sharded
 }
 ZERO = {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_TORCH_DEVICE": "cpu"}
 # What `accelerate launch` makes of its config file: environment variables.
 MODES: dict[str, dict[str, str]] = {
     "ddp": {},
     "fsdp2": FSDP,
-    # Each linear layer is a unit by itself, the head too, whose hooks alone gather it.
-    "fsdp2_own_head": {
-        **FSDP,
-        "FSDP_TRANSFORMER_CLS_TO_WRAP": "LlamaDecoderLayer,Linear",
-        "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
-    },
-    # The second process has empty weights until the model is sharded.
-    "fsdp2_lean": {**FSDP, "FSDP_CPU_RAM_EFFICIENT_LOADING": "true"},
-    "fsdp2_bf16": {**FSDP, "ACCELERATE_MIXED_PRECISION": "bf16"},
     "zero2": {**ZERO, "ACCELERATE_DEEPSPEED_ZERO_STAGE": "2"},
     "zero3": {
         **ZERO,
@@ -100,7 +84,6 @@ REFUSED = {
     "average_tokens_across_devices": Case(arguments={"average_tokens_across_devices": False}),
     "trainable_token_indices": Case(tied=True, lora={**LORA, "trainable_token_indices": [3, 5]}),
 }
-MEMORY = ("memory_full", "memory_lora")
 
 
 def save_models(folder: Path) -> None:
@@ -241,15 +224,8 @@ def main(folder: Path, wanted: list[str]) -> None:
     for mode, _, names in (entry.partition(":") for entry in wanted):
         os.environ.update(MODES[mode])
         for name in names.split(","):
-            if name in MEMORY:
-                found: Any = estimated_and_measured(
-                    folder / "model",
-                    folder / f"{mode}-{name}-{os.environ['RANK']}",
-                    name == "memory_lora",
-                    mode == "ddp",
-                )
-            elif name in REFUSED:
-                found = refusal(REFUSED[name], mode, folder)
+            if name in REFUSED:
+                found: Any = refusal(REFUSED[name], mode, folder)
             else:
                 found = run_case(name, mode, folder, processes=2)
             if os.environ["RANK"] == "0":
