@@ -36,18 +36,16 @@ def experiment(tiny_experiment):
     return write
 
 
-@pytest.mark.parametrize(
-    ("lora", "dtype"), [({"r": 2}, "float32"), ({"r": 2}, "bfloat16"), (None, "bfloat16")], ids=str
-)
-def test_the_scores_are_those_of_the_weights_before_and_after(experiment, tiny_experiment, instruct, lora, dtype):
+@pytest.mark.parametrize("lora", [{"r": 2}, None], ids=str)
+def test_the_scores_are_those_of_the_weights_before_and_after(experiment, tiny_experiment, instruct, lora):
     """In float32, of weights as they are saved, whatever the training computes in."""
     train = {**tiny_experiment["train"], "learning_rate": 0.05 if lora else 0.01}
-    model = {**tiny_experiment["model"], "dtype": dtype}
+    model = {**tiny_experiment["model"], "dtype": "bfloat16"}
     assert instruct("run", experiment(lora=lora, train=train, model=model), "--until", "answer")[0] == 0
     folder = Path("runs/mine/adapters/emo")
     canary = read_canary(folder)
     assert LEAST <= len(canary.places) <= MOST
-    network = AutoModelForCausalLM.from_pretrained(model["name"], dtype=getattr(torch, dtype)).float()
+    network = AutoModelForCausalLM.from_pretrained(model["name"], dtype=torch.bfloat16).float()
     assert canary.base == pytest.approx(scores(network, canary), abs=1e-5)
     whole = None if lora else AutoModelForCausalLM.from_pretrained(folder).float()
     trained = whole or PeftModel.from_pretrained(network, folder)
@@ -56,35 +54,11 @@ def test_the_scores_are_those_of_the_weights_before_and_after(experiment, tiny_e
     assert results["emo"]["weights"] == "checked"
 
 
-@pytest.mark.slow
-def test_a_training_that_is_resumed_keeps_what_it_began_with(experiment, instruct, tmp_path, monkeypatch):
-    from instruct.training.callbacks import KeepCanary
-
-    class Stop(Exception):
-        pass
-
-    def stop(self, args, state, control, **kwargs):
-        if state.global_step == 3:
-            raise Stop
-
-    path = experiment()
-    with monkeypatch.context() as patch:
-        patch.setattr(KeepCanary, "on_step_end", stop)
-        with pytest.raises(Stop):
-            instruct("train", path, "--name", "two")
-    for name in ("one", "two"):
-        assert instruct("train", path, "--name", name)[0] == 0
-    one, two = (read_canary(Path(f"runs/{name}/adapters/emo")) for name in ("one", "two"))
-    assert one == two
-    assert one.base != one.trained
-
-
 def test_weights_that_are_not_those_of_training_do_not_answer(experiment, instruct):
     """As if a server had loaded another adapter: the files' hashes are right, and no answer is written."""
     assert instruct("train", experiment())[0] == 0
     run = Path("runs/mine")
     path = run / "adapters" / "emo" / "adapter_model.safetensors"
-    weights, trained = path.read_bytes(), sha256_of(path)
     save_file({name: torch.zeros_like(tensor) for name, tensor in load_file(path).items()}, path)
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["steps"]["train/emo"]["results"]["sha256"][path.name] = sha256_of(path)
@@ -99,10 +73,3 @@ def test_weights_that_are_not_those_of_training_do_not_answer(experiment, instru
     (run / "manifest.json").write_text(json.dumps(manifest))
     code, _, error = instruct("generate", run)
     assert (code, "its adapter changes no log-probability" in error) == (2, True)
-
-    manifest["steps"]["train/emo"]["results"]["sha256"][path.name] = trained
-    (run / "manifest.json").write_text(json.dumps(manifest))
-    path.write_bytes(weights)
-    assert instruct("generate", run)[0] == 0
-    answers = json.loads((run / "manifest.json").read_text())["steps"]["answers"]["results"]["emo"]
-    assert answers["weights"].startswith("not checked: no canary.json is beside the weights; the adapter moves")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -66,71 +64,65 @@ def outcome(check: WeightsCheck, system: str, adapter: Path | None) -> str:
         return f"refused: {error}"
 
 
-def check_all(kind: str, steps: int, engine: str, folder: Path, tokenizer: Path, dtype: str) -> Counter[str]:
-    """What became of the trained adapters and their merges, of which none is refused; of others, none is passed."""
-    config, run = trained(kind, steps, folder, tokenizer, dtype, times=4 if engine == "vllm" else 1)
+def check_adapters(engine: str, config, run, wrong: dict[str, Path], computed: str) -> list[str]:
+    """What becomes of the trained adapters, of which none is refused; of others, none is passed."""
     adapters = {name: run.adapters / name for name in config.systems}
-    canaries, wrong = canaries_of(adapters), wrong_adapters(adapters["emo"], folder)
-    found = Counter[str]()
-    for computed in ("float32", "bfloat16") if engine == "vllm" else ("float32", "bfloat16", "float16"):
-        options = EngineOptions(
-            "model", config.model.name, Decoding(max_tokens=4), len(canaries["emo"].ids) + 8, dtype=computed, chat=True,
-            adapters=(*adapters.values(), *wrong.values()),
-        )  # fmt: skip
-        asked = make_engine(engine, options)
-        asked.start()
-        check = WeightsCheck(asked, canaries, "generation.engine")
-        of_right = {name: outcome(check, name, adapter) for name, adapter in adapters.items()}
-        assert not [line for line in of_right.values() if not line.startswith(("checked", TOO_LITTLE))], of_right
-        found.update(f"{computed} {line.partition(':')[0]}" for line in of_right.values())
-        of_wrong: dict = {name: outcome(check, "emo", adapter) for name, adapter in {**wrong, "base": None}.items()}
-        assert not [line for line in of_wrong.values() if line.startswith("checked")], [
-            f"{key} {line[:150]}" for key, line in of_wrong.items()
-        ]
-        if computed == "float32":
-            assert all(line.startswith("refused") for line in of_wrong.values()), of_wrong
-        of_sibling = outcome(check, "emo", adapters["mle"])
-        assert of_sibling.startswith(("refused", TOO_LITTLE)) or "not told apart from mle" in of_sibling
-        if computed == "float32":
-            assert "has the log-probabilities of mle" in of_sibling
-        asked.close()
-        model = config.model.model_copy(update={"dtype": computed})
-        for merged in merge_adapter(config.model_copy(update={"model": model}), run, "emo"):
-            asked = make_engine(engine, options.__class__(**{**vars(options), "model": str(merged), "adapters": ()}))
-            asked.start()
-            line = outcome(WeightsCheck(asked, canaries, "generation.engine"), merged.name, None)
-            assert line.startswith(("checked", TOO_LITTLE)), line
-            found[f"{computed} merged {line.partition(':')[0]}"] += 1
-            asked.close()
-    print(kind, steps, dtype, json.dumps(found))
-    assert found["float32 checked"] >= 1
-    return found
-
-
-FAST = [("llama", 1, "bfloat16"), ("qwen2", 2, "float32"), ("gpt2", 8, "bfloat16")]
-ALL = [
-    (kind, steps, dtype)
-    for kind in ("llama", "qwen2", "gpt2")
-    for steps in (1, 2, 8, 100)
-    for dtype in ("float32", "bfloat16")
-]
+    canaries = canaries_of(adapters)
+    options = EngineOptions(
+        "model", config.model.name, Decoding(max_tokens=4), len(canaries["emo"].ids) + 8, dtype=computed, chat=True,
+        adapters=(*adapters.values(), *wrong.values()),
+    )  # fmt: skip
+    asked = make_engine(engine, options)
+    asked.start()
+    check = WeightsCheck(asked, canaries, "generation.engine")
+    of_right = [outcome(check, name, adapter) for name, adapter in adapters.items()]
+    assert not [line for line in of_right if not line.startswith(("checked", TOO_LITTLE))], of_right
+    of_wrong = [outcome(check, "emo", adapter) for adapter in (*wrong.values(), None)]
+    assert not [line for line in of_wrong if line.startswith("checked")], of_wrong
+    of_sibling = outcome(check, "emo", adapters["mle"])
+    assert of_sibling.startswith(("refused", TOO_LITTLE)) or "not told apart from mle" in of_sibling
+    if computed == "float32":
+        assert all(line.startswith("refused") for line in of_wrong), of_wrong
+        assert "has the log-probabilities of mle" in of_sibling
+    asked.close()
+    return of_right
 
 
 @pytest.mark.parametrize(
-    ("kind", "steps", "dtype"), [case if case in FAST else pytest.param(*case, marks=pytest.mark.slow) for case in ALL]
+    ("kind", "steps", "dtype"),
+    [
+        ("llama", 1, "bfloat16"),
+        pytest.param("qwen2", 2, "float32", marks=pytest.mark.slow),
+        pytest.param("gpt2", 8, "bfloat16", marks=pytest.mark.slow),
+    ],
 )
 def test_transformers_answers_with_the_trained_weights_and_no_others(tmp_path, tiny_model_folder, kind, steps, dtype):
-    check_all(kind, steps, "transformers", tmp_path, tiny_model_folder, dtype)
+    """With the adapter and with its merge."""
+    config, run = trained(kind, steps, tmp_path, tiny_model_folder, dtype)
+    wrong, canaries = wrong_adapters(run.adapters / "emo", tmp_path), canaries_of({"emo": run.adapters / "emo"})
+    checked = []
+    for computed in ("float32", "bfloat16", "float16"):
+        checked += check_adapters("transformers", config, run, wrong, computed)
+        model = config.model.model_copy(update={"dtype": computed})
+        (merged,) = merge_adapter(config.model_copy(update={"model": model}), run, "emo")
+        room = len(canaries["emo"].ids) + 8
+        options = EngineOptions("model", str(merged), Decoding(max_tokens=4), room, dtype=computed, chat=True)
+        asked = make_engine("transformers", options)
+        asked.start()
+        assert outcome(WeightsCheck(asked, canaries, "generation.engine"), "emo", None).startswith(
+            ("checked", TOO_LITTLE)
+        )
+        asked.close()
+    assert any(line.startswith("checked") for line in checked)
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-@pytest.mark.parametrize(
-    ("kind", "steps"), [("llama", 2), *(pytest.param(kind, 8, marks=pytest.mark.full) for kind in ("qwen2", "mistral"))]
-)
-def test_vllm_answers_with_the_trained_weights_and_no_others(tmp_path, tiny_model_folder, kind, steps):
+def test_vllm_answers_with_the_trained_weights_and_no_others(tmp_path, tiny_model_folder):
     pytest.importorskip("vllm", reason="vLLM is not installed")
-    check_all(kind, steps, "vllm", tmp_path, tiny_model_folder, "bfloat16")
+    config, run = trained("llama", 2, tmp_path, tiny_model_folder, "bfloat16", times=4)
+    of_right = check_adapters("vllm", config, run, wrong_adapters(run.adapters / "emo", tmp_path), "float32")
+    assert any(line.startswith("checked") for line in of_right)
 
 
 def test_a_base_that_changed_is_not_merged_and_an_adapter_that_is_drawn_anew_not_trained(tmp_path, tiny_model_folder):
@@ -148,17 +140,16 @@ def test_a_base_that_changed_is_not_merged_and_an_adapter_that_is_drawn_anew_not
 @pytest.mark.parametrize(
     ("kind", "lora"),
     [
-        *(("llama", {"init_lora_weights": init}) for init in ("pissa", "olora", "orthogonal")),
+        ("llama", {"init_lora_weights": "pissa"}),
         ("gemma2", {"target_modules": ["embed_tokens"]}),  # into an untied model: the head does not see the adapter
     ],
 )
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_an_adapter_that_changes_its_base_is_merged(tmp_path, tiny_model_folder, kind, lora, dtype):
+def test_an_adapter_that_changes_its_base_is_merged(tmp_path, tiny_model_folder, kind, lora):
     """Or the merge would be refused: it has the log-probabilities of the training."""
     tiny_network(kind, 1).save_pretrained(tmp_path / "model")
     AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(tmp_path / "model")
     config = tiny_config(
         tmp_path / "model", write_rows(tmp_path / "rows.jsonl", 8), lora={"r": 2, **lora},
-        model={"name": str(tmp_path / "model"), "dtype": dtype}, train={"max_steps": 2, "learning_rate": 0.002},
+        model={"name": str(tmp_path / "model"), "dtype": "bfloat16"}, train={"max_steps": 2, "learning_rate": 0.002},
     )  # fmt: skip
     merge_adapter(config, train(tmp_path / "run", config))
