@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -36,16 +35,6 @@ def test_what_a_template_drops_is_not_trained(write):
     assert len(error.value.problems) == 3
 
 
-def test_what_is_wrong_with_every_row_is_said_once(write):
-    for count, also in ((50, "row 20, …"), (3, "row 3")):
-        rows = load_rows(None, files=[write("rows.jsonl", [CALLS] * count)])
-        with pytest.raises(InputError, match=rf"does not render tool call 1.* \(also row 2, .*{also}\)$") as error:
-            encode_rows(small_tokenizer(CHATML), rows, None)
-        assert not isinstance(error.value, InputErrors)
-    with pytest.raises(InputError, match=r"^the tokenizer has no chat template; set data\.chat_template"):
-        encode_rows(small_tokenizer(None), rows, None)
-
-
 def test_malformed_rows_stop_together_or_are_left_out(write):
     file = write("rows.jsonl", [FINE, WRONG, FINE, {"messages": "hello"}])
     with pytest.raises(InputErrors) as error:
@@ -72,10 +61,3 @@ def test_a_turn_says_whether_it_is_trained_and_other_keys_are_named(write):
     half = write("half.jsonl", [{"messages": [USER, {"role": "assistant", "content": "x", "train": 0.5}]}])
     with pytest.raises(InputError, match=r"messages\[1\]\.train: must be true or false, 1 or 0"):
         load_rows(None, files=[half])
-
-
-@pytest.mark.parametrize("row", [{**FINE, "tools": [CALL]}, CALLS])
-def test_half_a_surrogate_pair_is_refused_wherever_it_is(row, write):
-    file = write("rows.jsonl", json.dumps(row).replace('"add"', r'"\ud83d"'))
-    with pytest.raises(InputError, match="has half a surrogate pair; write complete characters"):
-        load_rows(None, files=[file])

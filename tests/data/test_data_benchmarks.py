@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from instruct.base.errors import InputError
-from instruct.data.evaluation import load_answers, load_eval_set
-from instruct.data.formats import alpaca_prompt
-from instruct.data.prompts import EvalPrompt
+from instruct.data.evaluation import load_eval_set
 
 
 @pytest.fixture
@@ -45,7 +42,6 @@ def test_arena_hard_is_read_with_its_baseline(shared_data, card):
     }
     answers = [published[prompt.id] for prompt in found.prompts]
     assert [row["output"] for row in found.baseline] == answers
-    assert [*found.baseline[0]] == ["dataset", "instruction", "output", "generator", "id"]
 
 
 def test_each_category_of_arena_hard_v2_has_its_own_baseline(tmp_path, card):
@@ -59,9 +55,6 @@ def test_each_category_of_arena_hard_v2_has_its_own_baseline(tmp_path, card):
     of = {"hard": files(tmp_path / "o3.jsonl"), "poems": files(tmp_path / "gemini.jsonl")}
     card("arena_hard_v2", tmp_path / "q.jsonl", baseline=of)
     assert [row["output"] for row in load_eval_set("arena_hard_v2").baseline] == ["o3 1", "gemini 2"]
-    card("arena_hard_v2", tmp_path / "q.jsonl", baseline={"hard": of["hard"], "poems": of["hard"]})
-    with pytest.raises(InputError, match=r"o3\.jsonl: has no answer to 'Q2' of arena_hard_v2"):
-        load_eval_set("arena_hard_v2")
 
 
 def test_mt_bench_has_two_turns_and_references(shared_data, card):
@@ -79,26 +72,9 @@ def test_mt_bench_has_two_turns_and_references(shared_data, card):
     assert {len(prompt.later) for prompt in found.prompts} == {1}
     official = {str(row["question_id"]): (*row["choices"][0]["turns"],) for row in map(json.loads, told.splitlines())}
     assert {prompt.id: prompt.reference for prompt in referenced} == official
-    others = [json.loads(line) | {"turns": ["Eins?", "Zwei?"]} for line in asked.splitlines()]
-    for row in others:
-        row["turns"] = [f"{row['question_id']} {turn}" for turn in row["turns"]]
-    Path("translated.jsonl").write_text("".join(json.dumps(row) + "\n" for row in others))
-    translated = load_eval_set("mt_bench", ["translated.jsonl"])
-    assert {prompt.id: prompt.reference for prompt in translated.prompts if prompt.reference} == official
-    Path("reference_answer/gpt-4.jsonl").unlink()
-    assert not any(prompt.reference for prompt in load_eval_set("mt_bench").prompts)
     math = next(prompt for prompt in found.prompts if prompt.reference)
     first, second = math.answered(["one", "two"], "m")
     assert (first["id"], first["reference"]) == (f"{math.id}, turn 1", [math.reference[0]])
     assert (second["id"], second["reference"]) == (f"{math.id}, turn 2", [*math.reference])
     assert [message["content"] for message in second["earlier"]] == [math.instruction, "one"]
     assert second["instruction"] == math.later[0]
-    Path("answers.json").write_text(json.dumps([first, second]))
-    assert [row.get("earlier") for row in load_answers("answers.json")] == [None, second["earlier"]]
-
-
-def test_a_later_turn_is_asked_after_the_conversation():
-    earlier = [{"role": "user", "content": "Q1"}, {"role": "assistant", "content": "A1"}]
-    prompt = EvalPrompt("Q2", "", earlier=tuple(earlier))
-    assert prompt.render("chat") == [*earlier, {"role": "user", "content": "Q2"}]
-    assert prompt.render("alpaca") == f"{alpaca_prompt('Q1')}A1\n\n{alpaca_prompt('Q2')}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -35,20 +34,8 @@ for path in {cards!r}:
 """
 
 
-def parquet(rows: list[dict[str, Any]]) -> bytes:
-    import pyarrow
-    import pyarrow.parquet
-
-    out = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), out)
-    return out.getvalue()
-
-
 def jsonl(rows: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
-FILES = [("train.jsonl", jsonl(ROWS)), pytest.param("data.parquet", parquet(ROWS), marks=pytest.mark.slow)]
 
 
 def load_all(hub: Any, folder: Path, *cards: str, **variables: str) -> list[Any]:
@@ -68,9 +55,9 @@ def load(hub: Any, folder: Path, card: str, **variables: str) -> Any:
 TRAIN = "purpose: train\nformat: alpaca\nsource: {{hub: me/rows{more}}}\ntemplate: alpaca\n"
 
 
-@pytest.mark.parametrize(("name", "content"), FILES)
-def test_a_data_set_loads_and_then_loads_offline(hub, tmp_path, name, content):
-    hub.repositories["me/rows"] = {name: content, "README.md": b"# rows\n"}
+@pytest.mark.slow
+def test_a_data_set_loads_and_then_loads_offline(hub, tmp_path):
+    hub.repositories["me/rows"] = {"train.jsonl": jsonl(ROWS), "README.md": b"# rows\n"}
     rows, sources, counts, notes = load(hub, tmp_path, TRAIN.format(more="") + "rows: 4\n")
     assert [row["completion"] for row in rows] == ["3", "Hello!"]
     assert "### Input:\n1, 2\n\n### Response:" in rows[0]["prompt"]
@@ -80,7 +67,6 @@ def test_a_data_set_loads_and_then_loads_offline(hub, tmp_path, name, content):
         "card mine expects 4 rows, its source has 3: the data set has changed",
         "columns with text that is not trained on: text (100% of the rows)",
     ]
-    assert any(request.startswith("GET") and request.endswith(name) for request in hub.requests)
 
     hub.requests.clear()
     again = load(hub, tmp_path, TRAIN.format(more="") + "rows: 3\n", HF_HUB_OFFLINE="1")
@@ -125,7 +111,7 @@ def test_what_cannot_be_downloaded_is_refused_in_one_line_with_a_remedy(hub, tmp
         *(TRAIN.format(more=more) for more in sources),
         *(card.replace("rows", name) for name in ("gated", "none")),
     ]
-    (rows, *_), *refused = load_all(hub, tmp_path, *cards, cards[-1].replace("none", "none, file: rows.json"))
+    (rows, *_), *refused = load_all(hub, tmp_path, *cards)
     refused.append(load(hub, tmp_path, cards[-1], HF_HUB_OFFLINE="1"))
     assert len(rows) == 1
     for line, start in zip(
@@ -135,7 +121,6 @@ def test_what_cannot_be_downloaded_is_refused_in_one_line_with_a_remedy(hub, tmp
             "data set me/rows: not found at revision 'v9'; check the card's source",
             "data set me/gated: access is restricted; accept its terms on its hub page and run `hf",
             "data set me/none: not found at revision 'main'; check the card's source",
-            "data set me/none, file rows.json: not found at revision 'main'; check the card's source",
             "data set me/none: the rows are not cached, and the hub is out of reach or its offline mode is on",
         ),
         strict=True,

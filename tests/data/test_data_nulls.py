@@ -34,16 +34,11 @@ KEPT = {
         chat("weather", {"city": "Paris", "unit": None}, ("city", "unit")),
         chat("weather", {"city": "Rome", "unit": "C"}, ("city", "unit")),
     ],
-    "JSON text": [chat("weather", '{"city": "Paris", "unit": null}'), chat("search", '{"query": "x"}')],
 }
 
 
 def write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-
-
-def write_datasets_json(path: Path, rows: list[dict[str, Any]]) -> None:
-    Dataset.from_list(rows, on_mixed_types="use_json").to_parquet(str(path))
 
 
 def rows_of(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
@@ -66,14 +61,3 @@ def test_rows_from_parquet_equal_those_from_json(name, tmp_path):
         dataset = Dataset.from_list(rows)
         restored = [ArrowRows(dataset.features.arrow_schema).restored(row)[0]["tools"] for row in dataset]
         assert restored == [row["tools"] for row in rows]
-
-
-def test_values_of_the_json_type_of_datasets_keep_their_nulls(tmp_path):
-    rows = [chat("weather", {"city": "Paris", "unit": None}), chat("search", {"query": 3})]
-    rows[0]["messages"][1]["tool_calls"][0]["function"]["arguments"]["query"] = "text"  # and a number: a mixed type
-    write_datasets_json(tmp_path / "rows.parquet", rows)
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert "arrow.json" in str(pyarrow.parquet.read_schema(tmp_path / "rows.parquet"))
-    found, _ = rows_of(tmp_path / "rows.parquet")
-    expected, _ = rows_of(tmp_path / "rows.jsonl")
-    assert [row["completion"] for row in found] == [row["completion"] for row in expected]

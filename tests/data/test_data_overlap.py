@@ -8,27 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_sets import row_set
 
-from instruct.data.formats import alpaca_prompt, alpaca_request
-from instruct.data.overlap import N, find_overlap, overlap_text, words
+from instruct.data.formats import alpaca_prompt
+from instruct.data.overlap import N, find_overlap, words
 
 LONG = "What would you say to a friend who has lost a very good job today?"  # 15 words
 
 
 def chat(*turns: str) -> dict[str, Any]:
     return {"messages": [{"role": ("user", "assistant")[n % 2], "content": turn} for n, turn in enumerate(turns)]}
-
-
-@given(st.text())
-def test_words_are_the_same_when_their_own_text_is_normalized_again(text):
-    assert words(" ".join(words(text))) == words(text)
-    assert words("ﬁnd e\u0301te\u0301 STRASSE 日本 ?!") == ["find", "été", "strasse", "日", "本"]
-
-
-@given(
-    st.lists(st.text(alphabet="abcXYZ019éßΩ語", min_size=1)), st.sampled_from([", ", " - ", "\n\n", '" "', "\t", "_"])
-)
-def test_case_punctuation_and_white_space_do_not_matter(parts, between):
-    assert words(between.join(parts).upper().lower()) == words(" ".join(parts).lower())
 
 
 WORD = st.sampled_from(["a", "b"])
@@ -48,6 +35,7 @@ def test_the_search_finds_what_comparing_everything_finds(prompts, rows):
 
 
 def test_requests_are_compared_whole_and_everything_by_thirteen_words():
+    assert words("ﬁnd e\u0301te\u0301 STRASSE 日本 ?!") == ["find", "été", "strasse", "日", "本"]
     prompts = ["Say hello!", "It is red.", LONG, "Bonjour"]
     rows = [
         chat("Is it red?", "It is red.", "say  HELLO", "Hello."),  # an answer is no request
@@ -57,17 +45,3 @@ def test_requests_are_compared_whole_and_everything_by_thirteen_words():
     assert find_overlap(prompts, row_set(*rows)) == {
         "prompts": 4, "rows": 3, "exact": 2, "shared": 1, "short": 3, "found": {1: "r:1", 3: "r:2", 4: "r:3"},
     }  # fmt: skip
-
-
-@given(st.text(), st.text())
-def test_alpaca_request_undoes_alpaca_prompt(instruction, input):
-    asked = alpaca_request(alpaca_prompt(instruction, input))
-    if "### Input:" not in instruction:
-        assert asked == (f"{instruction}\n\n{input}" if input else instruction)
-    assert alpaca_request("My own prompt:\n\n### Response:") == "My own prompt:\n\n### Response:"
-
-
-def test_the_overlap_in_words_has_counts_and_shares():
-    found = find_overlap(["Say hello.", LONG, "Two.", "Three."], row_set(chat("say hello", LONG)))
-    assert overlap_text(found).startswith("1 of 4 evaluation prompts (25.0 %) are in the training data word for word")
-    assert "none is in it word for word" in overlap_text(found | {"exact": 0, "shared": 2})

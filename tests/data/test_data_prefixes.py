@@ -30,7 +30,7 @@ def cut_file(path: Path, content: str | bytes, tokenizer: Any = None, **how: Any
     return load_prefixes(None, Cut(**how), files=[str(path)], tokenizer=tokenizer, **named)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(" \n\tab"), min_size=1, max_size=60),
     lengths=st.tuples(st.integers(0, 4), st.integers(1, 4)),
@@ -64,23 +64,10 @@ def test_each_filter_counts_what_it_leaves_out(tmp_path):
     assert [each.text for each in found.prefixes] == ["one two"]
     expected = {"read": 5, "blank": 1, "too few characters": 1, "with the pattern": 1, "too short to cut": 1, "kept": 1}
     assert found.counts == expected
-    with pytest.raises(InputError) as error:
+    with pytest.raises(
+        InputError, match=r"\(1 blank, 1 shorter than 5 characters, 3 shorter than 7 words, 1 with '=='"
+    ):
         cut_file(tmp_path / "a.txt", "\n".join(lines), min_words=7, **how)
-    assert "(1 blank, 1 shorter than 5 characters, 3 shorter than 7 words, 1 with '==')" in str(error.value)
-
-
-def test_running_text_is_cut_into_windows_across_its_lines(tmp_path):
-    found = cut_file(tmp_path / "a.txt", "a b\nc d e\nf g h", prefix="1 words", continuation="2 words", windows=True)
-    assert [(each.id, each.text, each.reference) for each in found.prefixes] == [
-        ("window:1", "a", " b\nc"),
-        ("window:2", " d", " e\nf"),
-    ]
-    assert found.counts == {"read": 3, "kept": 1, "windows": 2}
-
-
-def test_a_token_that_is_part_of_a_character_ends_with_it(tokenizer, tmp_path):
-    found = cut_file(tmp_path / "a.txt", "ab☕cd", tokenizer, prefix="3 tokens", continuation="1 tokens")
-    assert [(each.text, each.reference) for each in found.prefixes] == [("ab☕", "c")]
 
 
 def test_equal_prefixes_have_ids_of_their_own(tmp_path):
@@ -91,7 +78,6 @@ def test_equal_prefixes_have_ids_of_their_own(tmp_path):
     found = load_prefixes(None, Cut(prefix="2 words"), files=files)
     assert [(each.text, each.reference) for each in found.prefixes] == [("same words", None)] * 4
     assert [each.id for each in found.prefixes] == ["a.txt:1", "a.txt:2", "a.txt#2:1", "a.txt#2:2"]
-    assert len(load_prefixes(None, Cut(prefix="2 words"), files=files, limit=3).prefixes) == 3
 
 
 @pytest.mark.parametrize(
@@ -99,8 +85,6 @@ def test_equal_prefixes_have_ids_of_their_own(tmp_path):
     [
         ("Größe und Wärme".encode("latin-1"), {}, "line 1: is not UTF-8 text"),
         ("a b c", {"prefix": None}, "set continuations.prefix, such as 20 words"),
-        ("a b c", {"prefix": "2 tokens"}, "a length of 2 tokens needs a model on this machine"),
-        ("a b", {}, "no text is left to cut of 1 rows (1 shorter than prefix and continuation (2 words, 1 words))"),
     ],
 )
 def test_a_corpus_that_cannot_be_cut_is_refused(tmp_path, content, how, message):
@@ -117,12 +101,6 @@ def test_texts_are_in_the_named_column_and_a_missing_one_is_refused(tmp_path):
         cut_file(tmp_path / "a.jsonl", '{"story": "a"}', prefix="1 words")
 
 
-@pytest.mark.parametrize("length", ["20", "-1 words", "20 words "])
-def test_a_length_is_a_number_and_a_unit(length):
-    with pytest.raises(ValueError, match="a number and a unit, such as `20 words`"):
-        Cut(prefix=length)
-
-
 def test_real_corpora_give_the_counted_number_of_prefixes(shared_data, tmp_path):
     """The authors count gaps between spaces: 928 of WikiText, where every line begins with one, and 444 of AG News."""
     folder = shared_data / "lm"
@@ -133,7 +111,6 @@ def test_real_corpora_give_the_counted_number_of_prefixes(shared_data, tmp_path)
     (tmp_path / "ag_news.jsonl").write_text("\n".join(map(json.dumps, news)))
     for name, file, count in [
         ("wikitext2_test", folder / "wikitext2" / "test.txt.gz", 908),
-        ("wikitext103_test", folder / "wikitext103" / "wiki.test.tokens.gz", 908),
         ("ptb_test", folder / "ptb" / "ptb.test.txt.gz", 168),
         ("ag_news_test", tmp_path / "ag_news.jsonl", 367),
     ]:
@@ -143,11 +120,6 @@ def test_real_corpora_give_the_counted_number_of_prefixes(shared_data, tmp_path)
     ptb = [str(folder / "ptb" / "ptb.test.txt.gz")]
     windows = load_prefixes(load_dataset_card("ptb_test"), Cut(windows=True), files=ptb)
     assert len(windows.prefixes) == 2622  # 78,669 words without line ends, 30 a window
-    short = Cut(prefix="16 words", continuation="24 words", min_words=1)
-    webtext = load_prefixes(
-        load_dataset_card("webtext_test"), short, files=[str(folder / "webtext" / "webtext.test.jsonl.gz")]
-    )
-    assert len(webtext.prefixes) > 1000
 
 
 def test_rows_with_prefix_and_reference_are_taken_as_they_are(tmp_path):
@@ -158,7 +130,3 @@ def test_rows_with_prefix_and_reference_are_taken_as_they_are(tmp_path):
     assert found.prefixes[0].id == "cut.jsonl:1"
     named = "".join(json.dumps({"id": number, **row}) + "\n" for number, row in enumerate(rows, start=7))
     assert [prefix.id for prefix in cut_file(tmp_path / "named.jsonl", named).prefixes] == ["7", "8"]
-    with pytest.raises(InputError, match=r"row 2: id: '7' is already at .*row 1; give each row its own"):
-        cut_file(tmp_path / "twice.jsonl", named.replace('"id": 8', '"id": 7'))
-    with pytest.raises(InputError, match="row 1: continuations: has no length for prefixes"):
-        cut_file(tmp_path / "texts.jsonl", '{"text": "a b"}\n')
