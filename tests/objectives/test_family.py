@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
-
 import pytest
 import torch
 from dense_reference import reference_token_loss
@@ -12,11 +9,6 @@ from family import FAMILY, FROZEN, LOGIT_LOSSES, relative_error
 from torch import Tensor
 
 from instruct.objectives import (
-    EMO,
-    Energy,
-    ErrorNormTruncation,
-    Frozen,
-    MixCE,
     Objective,
     linear_objective_loss,
 )
@@ -55,9 +47,7 @@ def assert_equals_the_reference(
 @pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES, *FROZEN], ids=str)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, EXACT), (torch.float32, 1e-5)], ids=str)
 @pytest.mark.parametrize(
-    ("with_bias", "logit_scale", "softcap"),
-    [(False, 1.0, None), (True, 0.5, None), (False, 1.0, 4.0), (True, 2.0, 6.0)],
-    ids=["plain", "bias-scale", "softcap", "all"],
+    ("with_bias", "logit_scale", "softcap"), [(False, 1.0, None), (True, 2.0, 6.0)], ids=["plain", "all"]
 )
 def test_every_member_equals_the_dense_reference(objective, dtype, tolerance, with_bias, logit_scale, softcap):
     hidden, weight, labels = example(dtype=dtype)
@@ -68,11 +58,7 @@ def test_every_member_equals_the_dense_reference(objective, dtype, tolerance, wi
 
 
 @pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES, *FROZEN], ids=str)
-@pytest.mark.parametrize(
-    "labels",
-    [[5], [0], [VOCABULARY - 1], [5] * 9, [0] * 4 + [VOCABULARY - 1] * 4, [VOCABULARY - 1, 3, 0, 3, VOCABULARY - 1]],
-    ids=["one", "first", "last", "one-distinct", "first-and-last", "mixed"],
-)
+@pytest.mark.parametrize("labels", [[5], [VOCABULARY - 1, 3, 0, 3, VOCABULARY - 1]], ids=["one", "mixed"])
 def test_few_tokens_and_labels_at_the_ends_of_the_vocabulary_equal_the_reference(objective, labels):
     """Also with rows of zeros, as padding of the vocabulary has, as distractors and as the target itself."""
     hidden, weight, _ = example(tokens=len(labels))
@@ -104,62 +90,21 @@ def test_a_confident_and_a_hopeless_token_stay_finite(objective):
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: EMO("papers"), "unknown EMO variant 'papers'"),
-        (lambda: MixCE(1.5), "gamma is 1.5"),
-        (lambda: ErrorNormTruncation(0.0), "threshold is 0.0"),
-        (lambda: ErrorNormTruncation(math.nan), "threshold is nan"),
-        (lambda: Energy(math.inf), "weight is inf"),
-        (lambda: Energy(dim=0), "dim is 0"),
-    ],
-)
-def test_an_invalid_option_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-def test_blocks_of_a_function_of_logits_are_as_one(monkeypatch):
-    hidden, weight, labels = example()
-    gem = OBJECTIVES["gem"]()
-    whole = torch.autograd.grad(linear_objective_loss(hidden, weight, labels, gem)[0], hidden)[0]
-    monkeypatch.setattr("instruct.objectives.torch_kernels.LOGIT_NUMBERS", 3 * VOCABULARY)
-    parts = torch.autograd.grad(linear_objective_loss(hidden, weight, labels, gem, chunk_rows=8)[0], hidden)[0]
-    torch.testing.assert_close(parts, whole)
-
-
-@pytest.mark.parametrize(
     "objective",
-    [
-        *FROZEN,
-        *(OBJECTIVES[name]() for name in ("asft", "gift", "target_sft")),
-        OBJECTIVES["gift"](beta=2.0),
-        OBJECTIVES["target_sft"](eta=1.0),
-    ],
+    [*FROZEN, *(OBJECTIVES[name]() for name in ("asft", "gift", "target_sft"))],
     ids=str,
 )
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, EXACT), (torch.float32, 1e-5)], ids=str)
-@pytest.mark.parametrize("chunk_rows", [None, 8])
-def test_an_objective_with_a_reference_model_equals_the_dense_one(objective, dtype, tolerance, chunk_rows):
-    hidden, weight, labels = example(dtype=dtype)
+def test_an_objective_with_a_reference_model_equals_the_dense_one(objective):
+    hidden, weight, labels = example()
     base, own = hidden.detach().roll(1, 0), weight.detach().roll(1, 0)
     labels[::5] = -100
     kept = labels != -100
     loss, _ = linear_objective_loss(
-        hidden, weight, labels, objective, chunk_rows=chunk_rows, reference=Reference(base, Head(own, None, 1.0, None))
+        hidden, weight, labels, objective, chunk_rows=8, reference=Reference(base, Head(own, None, 1.0, None))
     )
     expected = reference_token_loss(
         hidden[kept], weight, labels[kept], objective, base=base[kept].double() @ own.double().T
     ).mean()
-    assert relative_error(loss.detach(), expected.detach()) <= tolerance
+    assert relative_error(loss.detach(), expected.detach()) <= EXACT
     found, wanted = (torch.autograd.grad(each, hidden)[0] for each in (loss, expected))
-    assert relative_error(found, wanted) <= tolerance
-
-
-@pytest.mark.parametrize(
-    ("rule", "message"),
-    [("emo", "unknown rule 'emo'; use one of mixce, tailr, dft, focal, power, eaft, idft"), ("eaft", "alpha is -1")],
-)
-def test_a_frozen_rule_weighs_cross_entropy_alone(rule, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        Frozen(rule, {"alpha": -1})
+    assert relative_error(found, wanted) <= EXACT

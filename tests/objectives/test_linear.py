@@ -61,9 +61,9 @@ def test_emo_equals_the_authors_package(objective, mode, scale, vocabulary):
     assert all(relative_error(found, wanted) <= 1e-5 for found, wanted in zip(*grads, strict=True))
 
 
-@pytest.mark.parametrize("distinct", [1, 2, 7, VOCABULARY])
-@pytest.mark.parametrize("chunk", [1, 4, 5])
-@pytest.mark.parametrize("block", [1, 3 * VOCABULARY, 2**20])
+@pytest.mark.parametrize("distinct", [2, 7])
+@pytest.mark.parametrize("chunk", [1, 5])
+@pytest.mark.parametrize("block", [3 * VOCABULARY, 2**20])
 def test_a_label_may_end_anywhere_in_a_chunk_and_a_block(distinct, chunk, block, monkeypatch):
     """Tokens of one label fall into several chunks, and cost rows and tokens end at different places."""
     hidden, weight, labels = example()
@@ -89,48 +89,12 @@ def test_cost_of_a_confident_token_does_not_cancel():
     assert float(statistics.ratio) == pytest.approx(1.0, rel=1e-2)
 
 
-def test_no_gradient_is_computed_if_none_is_needed():
-    hidden, weight, labels = example()
-    with torch.no_grad():
-        loss, _ = linear_objective_loss(hidden, torch.nn.Parameter(weight), labels, EMO())
-    assert not loss.requires_grad
-    frozen = weight.detach()
-    loss, _ = linear_objective_loss(hidden, frozen, labels, EMO())
-    loss.backward()
-    assert hidden.grad is not None
-    assert frozen.grad is None
-
-
-def test_mismatched_shapes_and_a_chunk_of_no_rows_are_refused():
-    hidden, weight, labels = example()
-    with pytest.raises(ValueError, match="must be"):
-        linear_objective_loss(hidden, weight, labels[:-1], MLE())
-    with pytest.raises(ValueError, match="token_weights"):
-        linear_objective_loss(hidden, weight, labels, MLE(), token_weights=torch.ones(3))
-    with pytest.raises(ValueError, match="chunk_rows is 0; it must be at least 1"):
-        linear_objective_loss(hidden, weight, labels, MLE(), chunk_rows=0)
-
-
-@pytest.mark.parametrize("num_items", [1, 2**17])
-def test_under_fp16_loss_scale_and_item_count_are_applied_in_float32(num_items):
-    """Neither a loss scale of 2**17 nor 2**17 items is a float16 number; the scaled gradient is."""
-    hidden, weight, labels = example(torch.float16, scale=0.5)
-    weight = weight.detach() / 64
-    loss, _ = linear_objective_loss(hidden, weight, labels, EMO(), num_items=num_items)
-    (found,) = torch.autograd.grad(loss * 2.0**17, [hidden])
-    (wanted,) = torch.autograd.grad(reference_token_loss(hidden, weight, labels, EMO()).sum(), [hidden])
-    assert relative_error(found, wanted.double() * 2.0**17 / num_items) <= 1e-2
-
-
 @pytest.mark.parametrize("objective", [*FAMILY, OBJECTIVES["gem"]()], ids=str)
-@pytest.mark.parametrize("margin", [4.0, 12.0, 20.0, 24.0])
-@pytest.mark.parametrize("sorted_by_label", [False, True])
-def test_gradients_below_float16_survive_until_the_loss_scale(objective, margin, sorted_by_label):
+@pytest.mark.parametrize("margin", [12.0, 24.0])
+def test_gradients_below_float16_survive_until_the_loss_scale(objective, margin):
     """From a margin of 20, gradients to logits are below 6e-8: rounded to float16 in the forward, they would be 0."""
     generator = torch.Generator().manual_seed(7)
     labels = torch.arange(TOKENS) % 5
-    if sorted_by_label:  # no reordering
-        labels = labels.sort().values
     weight = torch.randn(VOCABULARY, HIDDEN, generator=generator) / 8
     weight[:5] = torch.eye(5, HIDDEN) * 4
     hidden = (torch.eye(5, HIDDEN)[labels] * margin / 4 + torch.randn(TOKENS, HIDDEN, generator=generator) / 8).half()
@@ -154,11 +118,10 @@ def test_gradients_below_float16_survive_until_the_loss_scale(objective, margin,
     assert float(rows[largest * scale > 1e-3].max()) <= 2e-2
 
 
-@pytest.mark.parametrize("label", [VOCABULARY, -1])
-def test_a_label_outside_the_vocabulary_is_refused_in_one_line(label):
+def test_a_label_outside_the_vocabulary_is_refused_in_one_line():
     hidden, weight, labels = example()
-    labels[5] = label
-    with pytest.raises(ValueError, match=rf"^label {label} at position 5 is not a token of the vocabulary of 101; .*$"):
+    labels[5] = VOCABULARY
+    with pytest.raises(ValueError, match=r"^label 101 at position 5 is not a token of the vocabulary of 101; .*$"):
         linear_objective_loss(hidden, weight, labels, MLE())
 
 

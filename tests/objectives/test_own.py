@@ -11,8 +11,8 @@ from torch.nn.functional import cross_entropy
 
 from instruct import EMOConfig
 from instruct.base.errors import InputError
-from instruct.objectives import MLE, MixCE, linear_objective_loss
-from instruct.objectives.make import make_objective, source_of
+from instruct.objectives import MixCE, linear_objective_loss
+from instruct.objectives.make import make_objective
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "objectives.md"
 IMPORTS = "import torch\nfrom instruct.objectives.objective import Weighting\n"
@@ -62,13 +62,10 @@ class Called:
 @pytest.mark.parametrize(
     ("given", "arguments", "temperature"),
     [
-        (sharpened, None, 0.5),
         (sharpened, {"temperature": 2.0}, 2.0),
-        (lambda logits, labels: cross_entropy(logits, labels, reduction="none"), None, 1.0),
         (cross_entropy, {"reduction": "none"}, 1.0),
         (Called, {"temperature": 2.0}, 2.0),
         (Called(2.0), None, 2.0),
-        (MLE, None, 1.0),
         (MixCE, {"gamma": 1.0}, 1.0),
     ],
 )
@@ -89,25 +86,15 @@ RIGHT = r'.*; write `def my_loss\(logits, labels\): return .*cross_entropy\(logi
     ("given", "arguments", "message"),
     [
         (trl_loss, None, f"'Tensor' object has no attribute 'logits'{RIGHT}"),
-        (lambda outputs, labels, num_items_in_batch: 0, None, f"missing a required argument: 'num_items_in_b{RIGHT}"),
-        (3, None, f"3 is not a callable object{RIGHT}"),
         (sharpened, {"beta": 1}, "got an unexpected keyword argument 'beta'; correct objective_args$"),
         (cross_entropy, None, r"loss has the shape \(\); return one number per token, without a mean"),
-        (MLE(), {"gamma": 1}, "is made already; remove objective_args"),
         (MixCE, {"gamma": 2}, "gamma is 2; it must lie between 0 and 1; correct objective_args"),
-        ("gem", {"beta": 3}, "beta is 3; it must lie above 0 and be at most 1$"),
     ],
 )
 def test_anything_else_is_refused_with_what_is_right(given, arguments, message):
     with pytest.raises(InputError, match=f"^objective [^ ]+: .*{message}") as refused:
         make_objective(given, arguments)
     assert "\n" not in str(refused.value)
-
-
-def test_an_objective_of_a_module_is_imported_by_name():
-    objective = make_objective("instruct.objectives.built_in:MixCE", {"gamma": 0.5})
-    assert objective.gamma == 0.5
-    assert source_of("instruct.objectives.built_in:MixCE").name == "built_in.py"
 
 
 LOSSES = "def Mine(logits, labels):\n    "
@@ -117,16 +104,8 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("class Mine:\n    needs = ('entropie',)\n    weigh = None", "needs entropie; statistics are cost, "),
         (f"{WEIGH}return Weighting(a=token.ce, h=token.ce, value=token.ce)", "add entropy to `needs`"),
-        ("class Other: pass", "has no Mine; name what it defines"),
-        ("class Mine:\n    weigh = None", "has no needs; "),
-        (None, "mine.py: no such file; give the path of a Python file"),
-        ("import absent_package", "ModuleNotFoundError: No module named 'absent_package'; correct "),
-        (f"{WEIGH}return token.ce", "weigh returns Tensor; return a Weighting"),
         (f"{WEIGH}return token.nothing", "weigh fails on made-up tokens: AttributeError: "),
-        (f"{WEIGH}return Weighting(a=token.ce.mean(), value=token.ce)", "a has the shape (); return one number per"),
-        (f"{WEIGH}return Weighting(a=token.q_target.log(), value=token.ce)", "a is not finite for some tokens"),
         (
             f"{WEIGH}return Weighting(a=torch.ones_like(token.ce), value=token.ce - 0.1 * token.q_target)",
             "ce changes the value by more or less than its weight; statistics are detached",
@@ -142,25 +121,16 @@ WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
             "a token's weight a changes with the other tokens",
         ),
         (f"{WEIGH}return Weighting(a=token.ce, value=token.ce.clamp_(max=1e9))", "ce is changed in place"),
-        (f"{WEIGH}token.q_target.data[0] = 0.5; return Weighting(token.ce, token.ce)", "q_target is changed in place"),
-        ("class Mine:\n    needs = ('entropy')\n    weigh = None", "needs is a text; write needs = (\"entropy\",)"),
-        ("class Mine:\n    needs, reference = (), 'gpt2'\n    weigh = None", 'gpt2; the only one is "base"'),
-        ("class Mine:\n    needs = ('ref_ce',)\n    weigh = None", 'the model before training; set reference = "base"'),
         (
             f"{LOSSES}best = logits.max(-1).values; return (best - logits.gather(1, labels[:, None])[:, 0]).sqrt()",
             "the gradient of the loss is not finite for some logits",
         ),
-        ("class Mine:\n    def __init__(self, beta): pass", "argument: 'beta'; correct objective_args"),
-        ("raise SystemExit(0)", "SystemExit: 0; correct "),
         (f"{LOSSES}return logits.detach().mean(-1)", "the loss has no gradient to the logits; detach weights alone"),
         (f"{LOSSES}return logit", "fails on made-up logits: NameError: name 'logit' is not defined"),
     ],
 )  # fmt: skip
 def test_code_that_cannot_be_trained_with_is_refused(tmp_path, code, message):
-    if code:
-        needed = "('entropy',)" if "token.entropy" in code else "()"
-        code = code.replace("needs = ()", f"needs = {needed}")
-        (tmp_path / "mine.py").write_text(f"{IMPORTS}{code}\n")
+    (tmp_path / "mine.py").write_text(f"{IMPORTS}{code}\n")
     with pytest.raises(InputError, match=re.escape(message)) as refused:
         make_objective(f"{tmp_path / 'mine.py'}:Mine")
     assert "\n" not in str(refused.value)

@@ -8,12 +8,9 @@ from dense_reference import reference_token_loss
 from family import FAMILY, FROZEN, LOGIT_LOSSES, EveryTerm, every_term_dense, relative_error
 from test_family import EXACT, VOCABULARY, example
 
-from instruct.objectives import EMO, MLE, Energy, linear_objective_loss
-from instruct.objectives.built_in import OBJECTIVES
+from instruct.objectives import linear_objective_loss
 
-GEM = OBJECTIVES["gem"]()
 EVERY = [*FAMILY, *LOGIT_LOSSES, *FROZEN]
-ENGINES = [MLE(), EMO(), Energy(), GEM]  # Torch's and Triton's weights, the table of energies, a function of logits
 
 
 def weights_of(labels: torch.Tensor) -> torch.Tensor:
@@ -29,13 +26,12 @@ def gradients_of(objective, tensors, labels, **more):
 
 
 @pytest.mark.parametrize("objective", EVERY, ids=str)
-@pytest.mark.parametrize("chunk_rows", [None, 8])
-def test_every_objective_is_the_weighted_mean_of_its_tokens(objective, chunk_rows):
+def test_every_objective_is_the_weighted_mean_of_its_tokens(objective):
     hidden, weight, labels = example()
     bias = torch.linspace(-1, 1, VOCABULARY, dtype=torch.float64).requires_grad_()
     weights = weights_of(labels).double()
     loss, gradients, statistics = gradients_of(
-        objective, [hidden, weight, bias], labels, token_weights=weights, chunk_rows=chunk_rows
+        objective, [hidden, weight, bias], labels, token_weights=weights, chunk_rows=8
     )
     losses = reference_token_loss(hidden, weight, labels, objective, bias=bias)
     expected = (weights * losses).sum() / weights.sum()
@@ -49,7 +45,7 @@ def test_every_objective_is_the_weighted_mean_of_its_tokens(objective, chunk_row
 
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
-    [(torch.float64, EXACT), (torch.float32, 3e-6), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)],
+    [(torch.float32, 3e-6), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)],
 )
 def test_every_term_is_weighted_in_every_precision(dtype, tolerance):
     hidden, weight, labels = example(dtype=dtype)
@@ -60,28 +56,3 @@ def test_every_term_is_weighted_in_every_precision(dtype, tolerance):
     expected = (weights * losses).sum() / weights.sum()
     for one, wanted in zip((found, *gradients), (expected, *torch.autograd.grad(expected, wide)), strict=True):
         assert relative_error(one, wanted.detach()) <= tolerance
-
-
-@pytest.mark.parametrize("objective", ENGINES, ids=str)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
-def test_weights_of_1_change_no_bit(objective, dtype):
-    hidden, weight, labels = example(dtype=dtype)
-    labels = labels.clone()
-    for masked in (labels, labels.masked_fill(torch.arange(len(labels)) % 3 == 0, -100)):
-        plain = gradients_of(objective, [hidden, weight], masked)
-        ones = gradients_of(objective, [hidden, weight], masked, token_weights=torch.ones(len(labels)))
-        assert torch.equal(plain[0], ones[0])
-        for before, after in zip(
-            (*plain[1], *vars(plain[2]).values()), (*ones[1], *vars(ones[2]).values()), strict=True
-        ):
-            assert torch.equal(before, after)
-
-
-@pytest.mark.parametrize("objective", ENGINES, ids=str)
-@pytest.mark.parametrize("size", [1e-6, 1e6])
-def test_only_ratios_count_also_in_float16(objective, size):
-    hidden, weight, labels = example(dtype=torch.float16)
-    plain = gradients_of(objective, [hidden, weight], labels, token_weights=weights_of(labels))
-    sized = gradients_of(objective, [hidden, weight], labels, token_weights=size * weights_of(labels))
-    for one, other in zip((plain[0], *plain[1]), (sized[0], *sized[1]), strict=True):
-        assert relative_error(other, one) <= 1e-3

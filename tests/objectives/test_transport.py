@@ -43,16 +43,6 @@ def test_rows_equal_the_dense_cosine_cost_in_the_tables_dtype(dtype, tolerance):
     assert (off_label(rows, labels) - expected).abs().max() <= tolerance
 
 
-def test_the_table_is_kept_and_not_copied_or_changed():
-    embeddings = table(dtype=torch.bfloat16)
-    before = embeddings.clone()
-    cost = CosineCost(embeddings.requires_grad_())
-    cost.rows(torch.tensor([3]))
-    assert cost.table.data_ptr() == embeddings.data_ptr()
-    assert not cost.table.requires_grad
-    assert torch.equal(embeddings, before)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_rows_of_any_norm_are_finite_and_of_equal_embeddings_never_negative(dtype):
     """Reserved tokens share one embedding. A cost rounded below 0 would free EMO's ratio from its bound."""
@@ -82,15 +72,8 @@ def test_a_different_vocabulary_is_refused():
     head, hidden = table(), table(rows=2, seed=1)
     with pytest.raises(ValueError, match=f"cost table has 80 rows, the head {VOCABULARY}"):
         linear_objective_loss(hidden, head, torch.tensor([0, 1]), EMO(), CosineCost(table(rows=80)))
-    for rows in (2_000, 10):
-        with pytest.raises(ValueError, match=f"cost table has {rows} rows, the head 1000: .* different tokenizers"):
-            CosineCost(table(rows=rows), vocabulary=1_000)
-
-
-@pytest.mark.parametrize("wrong", [torch.zeros(4, 4, dtype=torch.int8), torch.zeros(4)])
-def test_a_tensor_that_is_not_a_table_is_refused(wrong):
-    with pytest.raises(ValueError, match="floating-point matrix"):
-        CosineCost(wrong)
+    with pytest.raises(ValueError, match=r"cost table has 10 rows, the head 1000: .* different tokenizers"):
+        CosineCost(table(rows=10), vocabulary=1_000)
 
 
 LLAMA = LlamaConfig(
@@ -128,41 +111,20 @@ def folder_with(tmp_path: Path, tensors: dict[str, Tensor]) -> Path:
     return tmp_path
 
 
-def pickled(tmp_path: Path) -> Path:
-    torch.save({"table": table()}, tmp_path / "table.pt")
-    return tmp_path / "table.pt"
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda folder: folder / "none.safetensors", "none.safetensors: no such file"),
-        (pickled, "table.pt: not a safetensors file .*save_file"),
-        (lambda folder: folder, "no model.safetensors; give a model folder"),
-        (lambda folder: folder_with(folder, {"x": table()}), "no lm_head and no input embedding"),
-        (
-            lambda folder: folder_with(folder, {"a.embed_tokens.weight": table(), "b.embed_tokens.weight": table()}),
-            "several heads .a.embed_tokens.weight, b.embed_tokens.weight.",
-        ),
         (
             lambda folder: folder_with(folder, {"a": table(), "b": table()}) / "model.safetensors",
             "has 2 matrices; name the cost table as model.safetensors:NAME",
-        ),
-        (
-            lambda folder: f"{folder_with(folder, {'a': table()})}/model.safetensors:b",
-            "no tensor 'b'; it has a",
-        ),
-        (lambda folder: folder_with(folder, {"lm_head.weight": torch.ones(3)}), "is not a cost table; save a matrix"),
-        (
-            lambda folder: folder_with(folder, {"lm_head.weight": torch.ones(3, 3, dtype=torch.int8)}),
-            "I8 .3, 3. is not a cost table",
         ),
         (
             lambda folder: folder_with(folder, {"lm_head.weight": torch.tensor([[1.0, math.nan]])}),
             "NaN or infinite values",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_path_without_a_table_is_refused_in_one_line(tmp_path, make, message):
     with pytest.raises(InputError, match=message) as error:
         load_cost_table(make(tmp_path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import subprocess
 import sys
@@ -34,18 +33,6 @@ def test_the_kernels_equal_the_dense_reference(checks):
     assert " passed" in done.stdout
 
 
-@pytest.mark.slow
-def test_triton_is_never_imported_on_a_cpu():
-    code = """
-import sys, torch, instruct
-from instruct.objectives import EMO, linear_objective_loss
-hidden, weight = torch.randn(3, 4, requires_grad=True), torch.randn(5, 4)
-linear_objective_loss(hidden, weight, torch.tensor([0, 1, 4]), EMO())[0].backward()
-sys.exit("triton" in sys.modules)
-"""
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
 @pytest.fixture
 def compile_kernels(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
@@ -60,8 +47,6 @@ def compile_kernels(tmp_path, monkeypatch):
     [
         ("bf16", 128256),
         pytest.param("bf16", 50257, marks=pytest.mark.slow),
-        pytest.param("fp16", 128256, marks=pytest.mark.full),
-        pytest.param("fp32", 128256, marks=pytest.mark.slow),
     ],
 )
 def test_the_kernels_compile_for_hopper_with_16_byte_accesses_and_no_spills(dtype, vocabulary, compile_kernels):
@@ -77,18 +62,8 @@ def test_the_kernels_compile_for_hopper_with_16_byte_accesses_and_no_spills(dtyp
         assert kernel.registers <= (80 if kernel.use == "everything" or not is_pinned("triton") else 64)
 
 
-TARGETS = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120", "gfx90a", "gfx942"]
-OFTEN = [("sm_75", "fp16"), ("sm_80", "bf16"), ("sm_120", "fp32"), ("gfx942", "bf16")]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("target", "dtype"),
-    [
-        pytest.param(*each, marks=[] if each in OFTEN else pytest.mark.full)
-        for each in itertools.product(TARGETS, ["bf16", "fp16", "fp32"])
-    ],
-)
+@pytest.mark.parametrize(("target", "dtype"), [("sm_75", "fp16"), ("sm_120", "fp32"), ("gfx942", "bf16")])
 def test_the_kernels_compile_for_other_gpus_without_spills(dtype, target, compile_kernels):
     found = compile_kernels(dtype, 128256, target)
     assert len(found) == 6
@@ -111,13 +86,13 @@ def test_the_objectives_own_weights_compile_to_one_kernel(tmp_path):
     if "InvalidCxxCompiler" in done.stderr:
         pytest.skip("torch.compile has no C++ compiler here")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["1"] * 5
+    assert done.stdout.split() == ["1"] * 2
 
 
 COMPILE = """
 import torch
 from torch._inductor import metrics
-from instruct.objectives import EMO, MLE, ErrorNormTruncation
+from instruct.objectives import EMO
 from instruct.objectives.objective import TokenStatistics
 from instruct.objectives.transport import unit_rows
 from instruct.objectives.triton_kernels import compiled, weights
@@ -130,10 +105,6 @@ def check(function, *arguments):
     return metrics.generated_kernel_count
 
 with torch.no_grad():
-    for objective in (MLE(), EMO(), EMO("paper", "emo"), ErrorNormTruncation(1.0)):
-        print(check(weights, objective, TokenStatistics(*torch.rand(4, 100))))
-        assert check(weights, objective, TokenStatistics(*torch.rand(4, 37))) == 0  # not compiled again
-    # In float16 the tokens' units are written, too.
-    assert check(weights, EMO(), TokenStatistics(*torch.rand(4, 100)), torch.rand(100)) <= 2
+    print(check(weights, EMO(), TokenStatistics(*torch.rand(4, 100))))
     print(check(unit_rows, torch.randn(50, 8).bfloat16(), torch.rand(50), torch.arange(7)))
 """
