@@ -69,8 +69,6 @@ def test_the_template_its_arguments_and_one_day_are_trained_asked_and_saved(
 
     train(run.folder, config)
     saved = AutoTokenizer.from_pretrained(run.adapters / "emo")
-    hi = [{"role": "user", "content": "Hi"}]
-    assert not saved.apply_chat_template(hi, add_generation_prompt=True, tokenize=False).endswith("off:")
     assert "strftime_now" in saved.chat_template  # a server writes its own day
 
     assert asked(config, run) == "2024-02-29<|user|>Hi<|end|><|assistant|>"
@@ -85,11 +83,6 @@ def test_trls_own_key_is_the_same_key(tiny_model_folder: Path, tmp_path: Path, t
     config = make_config({**content, "train": {"chat_template_path": str(template)}}, [], "test")
     assert config.data.chat_template == str(template)
     assert "chat_template_path" not in config.train
-    content["data"]["chat_template"] = "qwen3"
-    with pytest.raises(InputError, match=r"train.chat_template_path and data.chat_template are the same; remove"):
-        make_config({**content, "train": {"chat_template_path": str(template)}}, [], "test")
-    with pytest.raises(InputError, match="chat_template_kwargs: tokenize is not an argument of a template; remove it"):
-        make_config(content, ["--data.chat_template_kwargs", "{tokenize: true}"], "test")
     with pytest.raises(InputError, match=r"^data.chat_template_kwargs.enable_thinkin: the chat template does not read"):
         rows_of(
             config_of(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"), template, chat_template_kwargs={
@@ -97,7 +90,7 @@ def test_trls_own_key_is_the_same_key(tiny_model_folder: Path, tmp_path: Path, t
         )  # fmt: skip
 
 
-@pytest.mark.parametrize(("thinking", "ending"), [(0, "off:"), (20, "<|assistant|>"), (3, "off:")])
+@pytest.mark.parametrize(("thinking", "ending"), [(20, "<|assistant|>"), (3, "off:")])
 def test_answers_are_asked_in_the_mode_of_most_trained_answers(
     tiny_model_folder: Path, tmp_path: Path, asked, thinking: int, ending: str
 ) -> None:

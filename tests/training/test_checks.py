@@ -8,22 +8,20 @@ import pytest
 from datasets import Dataset
 from peft import LoraConfig
 from population import tiny_network
-from tiny import chat_tokenizer, conversations, make_trainer, quiet_config, tiny_model, tiny_rows
+from tiny import make_trainer, tiny_rows
 
 from instruct.base.errors import InputError
 from instruct.base.output import log_once
 
 PACKING = {"packing": True, "max_length": 64}
-APART = ["llama", "qwen2", "gemma2", "gpt2"]
-TOGETHER = ["mamba", "mamba2", "qwen3_5_text", "qwen3_next", "lfm2", "falcon_h1", "opt", "bloom"]
 
 
-@pytest.mark.parametrize("kind", APART)
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_models_whose_layers_read_position_ids_may_pack(tmp_path, kind):
     make_trainer(tmp_path, tiny_network(kind), **PACKING)
 
 
-@pytest.mark.parametrize("kind", TOGETHER)
+@pytest.mark.parametrize("kind", ["mamba", "qwen3_5_text", "opt", "bloom"])
 def test_packing_is_refused_where_a_row_sees_the_one_before_it(tmp_path, kind):
     model = tiny_network(kind)
     with pytest.raises(InputError, match=f"^{type(model).__name__} does not keep packed rows apart: .*; set packing"):
@@ -31,25 +29,11 @@ def test_packing_is_refused_where_a_row_sees_the_one_before_it(tmp_path, kind):
     make_trainer(tmp_path, model)
 
 
-@pytest.mark.parametrize(
-    ("rows", "arguments", "message"),
-    [
-        (Dataset.from_list([]), {}, "train_dataset has no rows"),
-        (tiny_rows(3), {"dataloader_drop_last": True}, "has 3 rows, fewer than a batch of 8"),
-        (tiny_rows(), {"max_steps": 0}, "max_steps is 0"),
-    ],
-)
-def test_rows_that_give_no_step_are_refused(tmp_path, rows, arguments, message):
-    from instruct import EMOTrainer
-
-    with pytest.raises(ValueError, match=message):
-        EMOTrainer(tiny_model(), quiet_config(tmp_path, **arguments), train_dataset=rows)
-
-
-@pytest.mark.parametrize(("rows", "tokenizer"), [(tiny_rows(), None), (conversations(), chat_tokenizer())])
-def test_rows_without_a_token_to_train_on_within_max_length_are_refused(tmp_path, rows, tokenizer):
+def test_rows_that_give_no_step_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="has 3 rows, fewer than a batch of 8"):
+        make_trainer(tmp_path, rows=tiny_rows(3), dataloader_drop_last=True)
     with pytest.raises(InputError, match=r"^train dataset: no row has a token to train on within max_length 2; raise"):
-        make_trainer(tmp_path, rows=rows, tokenizer=tokenizer, max_length=2)
+        make_trainer(tmp_path, max_length=2)
 
 
 def test_a_checkpoint_without_an_optimizer_is_not_resumed_from(tmp_path):
@@ -65,11 +49,8 @@ def test_a_checkpoint_without_an_optimizer_is_not_resumed_from(tmp_path):
     ("kind", "frozen"),
     [
         ("llama", None),
-        ("modernbert-decoder", None),
         ("deepseek_v4", "o_a_proj"),
-        ("mamba", "out_proj"),
         ("qwen3_5", r"model\.visual"),
-        ("llama4_text", "router"),
     ],
 )
 def test_layers_that_text_does_not_reach_or_peft_refuses_stay_frozen_and_are_named(tmp_path, printed, kind, frozen):
@@ -85,4 +66,3 @@ def test_layers_that_text_does_not_reach_or_peft_refuses_stay_frozen_and_are_nam
         return
     assert re.search(rf"LoRA: .*{frozen}.* of {kind} stay frozen: ", said)
     assert not [name for name in adapted if re.search(rf"\.{frozen}(\.|$)", name)]
-    assert [name for name, _ in network.named_parameters() if re.search(rf"(^|\.){frozen}\.", name)]

@@ -12,8 +12,6 @@ from transformers import AutoModelForCausalLM
 
 from instruct.base.errors import InputError
 from instruct.objectives import EMO
-from instruct.training.frozen import make_cost, original_table
-from instruct.training.head import output_head
 
 
 def lora(**arguments) -> LoraConfig:
@@ -21,11 +19,7 @@ def lora(**arguments) -> LoraConfig:
 
 
 WAYS = {
-    "full": (True, None),
-    "full-untied": (False, None),
-    "lora": (True, lora()),
     "head": (False, lora(modules_to_save=["lm_head"])),
-    "tokens": (True, lora(trainable_token_indices=[3, 5, 9])),
     "tokens-untied": (False, lora(trainable_token_indices={"embed_tokens": [3, 5], "lm_head": [5, 9]})),
 }
 
@@ -34,28 +28,7 @@ def unwrapped(trainer):
     return trainer.model.get_base_model() if hasattr(trainer.model, "get_base_model") else trainer.model
 
 
-@pytest.mark.parametrize("way", list(WAYS))
-def test_a_table_is_copied_only_where_the_head_itself_trains(tmp_path, way):
-    tied, peft_config = WAYS[way]
-    trainer = make_trainer(tmp_path, tiny_model(tied=tied), peft_config=peft_config)
-    table = original_table(output_head(unwrapped(trainer)))
-    shared = {parameter.data_ptr() for parameter in trainer.model.parameters()}
-    assert (table.data_ptr() in shared) == (not way.startswith("full"))
-    trained = {parameter.data_ptr() for parameter in trainer.model.parameters() if parameter.requires_grad}
-    assert table.data_ptr() not in trained
-    assert torch.equal(table, tiny_model(tied=tied).lm_head.weight)
-
-
-def test_a_copy_is_no_wider_than_what_autocast_computes_in():
-    head = tiny_model().lm_head
-    assert make_cost("fixed", head, narrow=torch.bfloat16).table.dtype == torch.bfloat16
-    head.requires_grad_(False)
-    assert make_cost("fixed", head).table.data_ptr() == head.weight.data_ptr()
-    # Autocast narrows it for each forward: that is the table, and nothing of it stays between steps.
-    assert make_cost("fixed", head, narrow=torch.bfloat16) is None
-
-
-@pytest.mark.parametrize("way", ["head", "tokens", "tokens-untied"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_head_that_peft_wraps_is_the_trained_one_and_its_cost_the_original(tmp_path, way):
     """Loss and gradients of everything trained, against the dense reference over PEFT's own weights."""
     tied, peft_config = WAYS[way]

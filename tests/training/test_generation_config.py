@@ -10,27 +10,14 @@ from pathlib import Path
 import pytest
 from tiny import tiny_model
 from train_configs import tiny_config, train, write_rows
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoTokenizer, GenerationConfig
 
-from instruct.base.errors import InputError
 from instruct.engines.local import stop_token_ids
 from instruct.training.generation_config import settle_generation_config
 from instruct.training.merge import merge_adapter
 
 sys.path.append(str(Path(__file__).parents[1] / "data"))
-from small_tokenizers import small_tokenizer
 from test_data_template_grid import NAMES, REPLIES, tokenizer_of
-
-# What transformers refuses to save, beside the other values.
-UNUSED = [
-    {"temperature": 0.6, "top_p": 0.9},
-    *({name: 0.5} for name in ("typical_p", "epsilon_cutoff", "length_penalty")),
-    {"early_stopping": True},
-    {"output_scores": True},
-    {"use_cache": False, "cache_implementation": "static"},
-    {"do_sample": False, "temperature": 0.0, "length_penalty": 0.0},
-]
-KEPT = {"eos_token_id": 2, "max_new_tokens": 7, "repetition_penalty": 1.1}
 
 
 def assert_stops(folder: Path, end: int) -> None:
@@ -64,8 +51,7 @@ def base(tmp_path, tiny_model_folder) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("lora", [None, {"r": 2}], ids=["full", "merged"])
-@pytest.mark.parametrize("way", ["turn", "eos_token"])
+@pytest.mark.parametrize(("way", "lora"), [("turn", None), ("eos_token", {"r": 2})], ids=["full", "merged"])
 def test_a_run_saves_it_with_the_model(tmp_path, base, caplog, lora, way):
     token = {"turn": "<|end|>", "eos_token": "<|assistant|>"}[way]
     template, named = ("chat", {}) if way == "turn" else ("alpaca", {"eos_token": token})
@@ -78,27 +64,3 @@ def test_a_run_saves_it_with_the_model(tmp_path, base, caplog, lora, way):
     settings = GenerationConfig.from_pretrained(folder)
     assert (settings.do_sample, settings.temperature, settings.max_new_tokens) == (False, None, 9)
     assert "temperature 0.6" in caplog.text
-
-
-@pytest.mark.parametrize("unused", UNUSED, ids=lambda unused: "-".join(unused))
-def test_settings_without_effect_that_transformers_does_not_save_are_left_out_with_a_line(tmp_path, unused, caplog):
-    model, tokenizer = tiny_model(), small_tokenizer(None, eos="</s>")
-    model.name_or_path = str(tmp_path)
-    model.generation_config = GenerationConfig(**KEPT, **unused)
-    settle_generation_config(model, tokenizer)
-    model.save_pretrained(tmp_path)
-    saved = AutoModelForCausalLM.from_pretrained(tmp_path).generation_config
-    assert {name: getattr(saved, name) for name in KEPT} == {**KEPT, "eos_token_id": [2, tokenizer.eos_token_id]}
-    (line,) = [line for line in caplog.messages if str(tmp_path) in line]
-    left = [name for name in unused if getattr(saved, name) != unused[name]]
-    assert left
-    assert all(f"{name} {unused[name]}" in line for name in left)
-
-
-@pytest.mark.parametrize("refused", [{"num_return_sequences": 2}, {"early_stopping": "soon"}, {"max_new_tokens": 0}])
-def test_one_that_transformers_does_not_load_is_refused_in_one_line(tmp_path, base, refused):
-    (base / "generation_config.json").write_text(json.dumps(refused))
-    config = tiny_config(base, write_rows(tmp_path / "rows.jsonl", 4), lora=None)
-    with pytest.raises(InputError, match=next(iter(refused))) as error:
-        train(tmp_path / "run", config)
-    assert "\n" not in str(error.value)

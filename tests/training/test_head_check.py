@@ -11,7 +11,6 @@ from transformers import AutoModelForCausalLM, BertConfig, LlamaForCausalLM
 
 from instruct.base.errors import InputError
 from instruct.objectives import EMO
-from instruct.training.checks import check_logits, difference
 from instruct.training.head import attach_objective
 
 
@@ -22,14 +21,8 @@ class Shifting(LlamaForCausalLM):
         return super().forward(input_ids=None if input_ids is None else (input_ids + 1) % 64, **kwargs)
 
 
-class Lost(LlamaForCausalLM):
-    """One whose backbone is not where its class says."""
-
-    base_model_prefix = "nowhere"
-
-
 # Their forward caps the logits, or more layers lie between their backbone and their head.
-KINDS = ["recurrent_gemma", "xlstm", "modernbert-decoder", "electra", "bert"]
+KINDS = ["recurrent_gemma", "xlstm", "bert"]
 
 
 class Doubling(LlamaForCausalLM):
@@ -46,7 +39,6 @@ class Doubling(LlamaForCausalLM):
     [
         *(pytest.param(tiny_network(kind), id=kind) for kind in KINDS),
         Shifting(CONFIGS["llama"](True)),
-        Lost(CONFIGS["llama"](True)),
     ],
     ids=lambda model: type(model).__name__,
 )
@@ -77,23 +69,11 @@ def test_the_models_own_forward_is_unchanged():
     assert before.loss == after.loss
 
 
-def test_a_factor_that_the_forward_leaves_unread_is_not_applied():
-    """Aya Vision's text model is Cohere's, whose logit_scale its own forward does not read."""
-    model = tiny_network("aya_vision")
-    assert model.config.get_text_config().logit_scale != 1
-    assert difference(model) is None
-
-
 def test_a_model_that_sees_what_it_predicts_is_refused(tmp_path):
-    with pytest.raises(
-        InputError, match=r"BertLMHeadModel: its logits change by .* with the tokens after them.*is_dec"
-    ):
-        make_trainer(tmp_path, AutoModelForCausalLM.from_config(BertConfig(**SIZES)))
-
-
-def test_layers_before_the_head_are_refused_with_a_reference(tmp_path):
-    with pytest.raises(ValueError, match="BertLMHeadModel: an objective with a reference does not read the layers"):
-        make_trainer(tmp_path, tiny_network("bert"), objective="asft")
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(BertConfig(**SIZES, initializer_range=0.2))
+    with pytest.raises(InputError, match=r"its logits change by .* with the tokens after them.*is_dec"):
+        make_trainer(tmp_path, model)
 
 
 def test_a_factor_that_is_not_read_is_refused_with_its_key(tmp_path):
@@ -101,30 +81,3 @@ def test_a_factor_that_is_not_read_is_refused_with_its_key(tmp_path):
     config.my_logit_factor = 2.0
     with pytest.raises(InputError, match=r"Doubling: .* it also applies config\.my_logit_factor=2\.0, which"):
         make_trainer(tmp_path, Doubling(config))
-
-
-def test_weights_that_are_elsewhere_are_checked_on_random_states_alone():
-    """As under ZeRO-3, where the backbone is sharded and the head is gathered; here the backbone has no weights."""
-    config = CONFIGS["llama"](False)
-    config.my_logit_factor = 2.0
-    for model in (Doubling(config), tiny_model(tied=False)):
-        model.model.to("meta")
-        assert (difference(model) is None) == (type(model) is LlamaForCausalLM)
-
-
-def test_a_model_that_cannot_be_compared_is_announced(monkeypatch):
-    model = tiny_model()
-    monkeypatch.setattr(type(model), "forward", lambda self, pixel_values: None)
-    with pytest.warns(UserWarning, match="LlamaForCausalLM: its logits could not be compared"):
-        assert difference(model) is None
-
-
-def test_the_comparison_leaves_the_model_and_the_random_numbers_alone():
-    model = tiny_model()
-    model.model.layers[0].eval()
-    modes, state = [module.training for module in model.modules()], torch.get_rng_state()
-    check_logits(model)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert [module.training for module in model.modules()] == modes
-    assert all(map(torch.equal, model.parameters(), tiny_model().parameters()))
-    assert "forward" not in model.model.__dict__

@@ -17,7 +17,7 @@ from instruct.config import load_config
 from instruct.engines.memory import GIB
 from instruct.phases.train import check_memory, check_training
 from instruct.training.estimate import Sharding, memory_gib, model_network, shape_of, sharding_of
-from instruct.training.train import make_trainer, train_options, trainer_arguments
+from instruct.training.train import make_trainer, trainer_arguments
 
 SHARDINGS = {
     "one": Sharding(),
@@ -124,12 +124,3 @@ def test_a_trained_run_goes_on_where_training_would_not_fit(tmp_path, tiny_model
     adapter.mkdir(parents=True)
     (adapter / "adapter_model.safetensors").touch()
     assert check_training(config, tmp_path / "run").encoded.counts["kept"] == 24
-
-
-def test_fsdp_exchanges_gradients_after_each_micro_batch(tmp_path, tiny_model_folder, monkeypatch):
-    """Otherwise a GPU of eight needs 48 GiB more for a model of 13 billion parameters."""
-    config = tiny_config(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"))
-    assert "accelerator_config" not in train_options(config.train, config.model, adapted=True, evaluates=False)
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    options = train_options(config.train, config.model, adapted=True, evaluates=False)
-    assert options["accelerator_config"]["gradient_accumulation_kwargs"] == {"sync_each_batch": True}

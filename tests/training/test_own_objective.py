@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import pytest
 from train_configs import tiny_config, train, write_rows
 
-from instruct import EMOConfig
 from instruct.base.errors import InputError
-from instruct.objectives import MLE
 
 CODE = """\
 import torch
@@ -62,12 +57,3 @@ def test_a_run_is_not_continued_with_changed_code(tmp_path, own):
     ):
         train(tmp_path / "run", own, "ours")
     assert (tmp_path / "run" / "adapters" / "ours" / "adapter_model.safetensors").is_file()
-
-
-def test_a_config_with_an_object_is_copied_and_pickled(tmp_path):
-    class Local(MLE):
-        pass
-
-    config = EMOConfig(output_dir=str(tmp_path), objective=Local())
-    assert isinstance(copy.deepcopy(config).make_objective(), Local)
-    assert pickle.loads(pickle.dumps(config)).objective.endswith("Local")

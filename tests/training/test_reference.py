@@ -6,17 +6,15 @@ import pytest
 import torch
 from datasets import Dataset
 from dense_reference import reference_token_loss
-from peft import LoraConfig, PromptTuningConfig
+from peft import LoraConfig
 from tiny import make_trainer
 from train_configs import tiny_config, write_rows
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.objectives.built_in import OBJECTIVES
-from instruct.training.frozen import check_base
 
 TEXTS = ["the night was dark and it was fine", "a cat sat on the mat", "rain and wind all night", "so it was"]
-READ_THE_BASE = [name for name, kind in OBJECTIVES.items() if getattr(kind(), "reference", None)]
 
 
 def trainer(tmp_path, model, **options):
@@ -27,10 +25,7 @@ def trainer(tmp_path, model, **options):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [("asft", {"weight": 0.3}), ("target_sft", {"eta": 0.7}), ("gift", {"beta": 2.0}), ("frozen", {})],
-)
+@pytest.mark.parametrize(("name", "arguments"), [("asft", {"weight": 0.3}), ("frozen", {})])
 def test_the_reference_is_the_base_whatever_is_trained(tiny_model, tmp_path, name, arguments):
     base = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32).eval()
     trained = trainer(tmp_path, tiny_model, objective=name, objective_args=arguments)
@@ -51,13 +46,6 @@ def test_the_reference_is_the_base_whatever_is_trained(tiny_model, tmp_path, nam
     assert found != pytest.approx(of_itself, rel=1e-3)  # it has moved
 
 
-def test_full_training_has_no_base(tiny_model, tmp_path):
-    assert READ_THE_BASE == ["asft", "frozen", "gift", "target_sft"]
-    for name in READ_THE_BASE:
-        with pytest.raises(ValueError, match="the one under the adapter, and full training has none; train with LoRA"):
-            trainer(tmp_path, tiny_model, objective=name, lora=None)
-
-
 def test_full_training_is_refused_before_another_system_trains(tiny_model_folder, tmp_path):
     from instruct.phases.train import check_training
 
@@ -70,22 +58,3 @@ def test_full_training_is_refused_before_another_system_trains(tiny_model_folder
 
 def lora(**arguments) -> LoraConfig:
     return LoraConfig(**{"r": 4, "target_modules": "all-linear", "task_type": "CAUSAL_LM", **arguments})
-
-
-@pytest.mark.parametrize(
-    ("peft", "message"),
-    [
-        (lora(bias="all"), "a trained bias .*: set bias to none"),
-        (lora(init_lora_weights="pissa"), "init_lora_weights .*: set it to"),
-        (lora(modules_to_save=["lm_head"]), "lm_head must be frozen"),
-        (
-            PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2),
-            "prompt learning has no adapter to switch off",
-        ),
-    ],
-)
-def test_an_adapter_without_which_the_model_is_not_the_base_is_refused(tiny_model, tmp_path, peft, message):
-    with pytest.raises(ValueError, match=message):
-        trainer(tmp_path, tiny_model, objective="asft", lora=peft)
-    with pytest.raises(ValueError, match="which FSDP and DeepSpeed would shard"):
-        check_base(AutoModelForCausalLM.from_pretrained(tiny_model), sharded=True)

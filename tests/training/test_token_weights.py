@@ -16,15 +16,9 @@ from tiny import (
     conversations,
     make_trainer,
     tiny_model,
-    tiny_rows,
-    tiny_tokenizer,
 )
-from train_configs import rows_of, tiny_config, train, write_jsonl
 
-from instruct.base.errors import InputError
-from instruct.data.token_weights import weights_line
-from instruct.objectives.built_in import OBJECTIVES
-from instruct.training.preview import print_preview
+from instruct.objectives import EMO
 
 PROMPT = 0.3
 TURNS = [1.0, 0.25, 0.0, 3.0, 1.5]
@@ -32,14 +26,11 @@ TURNS = [1.0, 0.25, 0.0, 3.0, 1.5]
 WAYS: dict[str, dict[str, Any]] = {
     "one batch": {},
     "accumulated": {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4},
-    "padding-free": {"padding_free": True, "max_length": None},
     "padding-free, accumulated": {
         "padding_free": True, "max_length": None, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2,
     },
-    "packed": {"packing": True},
     "packed, accumulated": {"packing": True, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 8},
     "packed, split": {"packing": True, "packing_strategy": "bfd_split"},
-    "a multiple": {"pad_to_multiple_of": 16},
     "streamed": {},
 }  # fmt: skip
 
@@ -55,9 +46,9 @@ def weighted_chats() -> list[dict[str, Any]]:
     return rows
 
 
-def tokens_of(row: dict[str, Any], prompt: float) -> Iterator[tuple[str, float]]:
+def tokens_of(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """A chat's words with their weights, by the template of `tiny`."""
-    share = prompt * row["weight"]
+    share = PROMPT * row["weight"]
     for turn in row["messages"]:
         if turn["role"] == "user":
             yield from ((word, share) for word in f"w2 {turn['content']}".split())
@@ -66,11 +57,11 @@ def tokens_of(row: dict[str, Any], prompt: float) -> Iterator[tuple[str, float]]
             yield from ((word, turn.get("weight", 1.0) * row["weight"]) for word in f"{turn['content']} </s>".split())
 
 
-def dense(model, rows, objective, prompt: float) -> tuple[float, dict[str, torch.Tensor], float]:
+def dense(model, rows, objective) -> tuple[float, dict[str, torch.Tensor], float]:
     """The weighted mean over all rows, its gradients, and the same mean of cross-entropy."""
     tokenizer, total, ce, weights = chat_tokenizer(), 0.0, 0.0, 0.0
     for row in rows:
-        words, of_words = zip(*tokens_of(row, prompt), strict=True)
+        words, of_words = zip(*tokens_of(row), strict=True)
         ids = torch.tensor(tokenizer.convert_tokens_to_ids(list(words)))
         states = model.model(ids[None]).last_hidden_state[0, :-1]
         weight = torch.tensor(of_words[1:], dtype=torch.float64)
@@ -92,13 +83,10 @@ def weighted_trainer(folder, rows=None, streamed=False, **arguments):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("prompt", [0.0, PROMPT])
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("objective", ["mle", "emo"])
-def test_the_loss_is_the_weighted_mean_however_rows_are_batched(tmp_path, way, objective, prompt):
-    expected, gradients, ce = dense(tiny_model(tied=False).double(), weighted_chats(), OBJECTIVES[objective](), prompt)
-    arguments = {"objective": objective, "prompt_loss_weight": prompt, **WAYS[way]}
-    trainer = weighted_trainer(tmp_path, streamed=way == "streamed", **arguments)
+def test_the_loss_is_the_weighted_mean_however_rows_are_batched(tmp_path, way):
+    expected, gradients, ce = dense(tiny_model(tied=False).double(), weighted_chats(), EMO())
+    trainer = weighted_trainer(tmp_path, streamed=way == "streamed", prompt_loss_weight=PROMPT, **WAYS[way])
     assert_same_gradients(captured_gradients(trainer), gradients, 1e-6)
     (log, *_) = trainer.state.log_history
     assert log["loss"] == pytest.approx(expected, rel=1e-5)
@@ -118,54 +106,13 @@ def test_evaluation_counts_each_answers_token_once(tmp_path):
         assert values[0][name] == values[1][name]
 
 
-TEXTS = [{"text": "w4 w5 w6", "weight": 2.0}, {"text": "w7 w8", "weight": 1.0}]
-
-
-def test_texts_have_weights_and_no_prompts(tmp_path):
-    expected = captured_gradients(
-        make_trainer(
-            tmp_path / "twice", rows=Dataset.from_list([{"text": TEXTS[index]["text"]} for index in (0, 0, 1)])
-        )
-    )
-    trainer = make_trainer(tmp_path / "weighed", rows=Dataset.from_list(TEXTS))
-    assert_same_gradients(captured_gradients(trainer), expected, 1e-5)
-    with pytest.raises(ValueError, match="prompt_loss_weight: texts have no prompts"):
-        make_trainer(tmp_path, rows=Dataset.from_list(TEXTS), prompt_loss_weight=0.1)
-
-
 @pytest.mark.parametrize(
     ("rows", "arguments", "message"),
     [
         ([{"prompt": "w4", "completion": " w5", "weight": 2.0}], {}, "weight: a column that TRL, which reads"),
         (None, {"prompt_loss_weight": 0.1}, "prompt_loss_weight: TRL, which reads these rows, would ignore it"),
-        ("chats", {"prompt_loss_weight": 0.1, "assistant_only_loss": True}, "prompt_loss_weight needs the mask"),
-        ("chats", {"prompt_loss_weight": 0.1, "train_on": "all_tokens"}, "train_on all_tokens trains prompts"),
-        ("chats", {"prompt_loss_weight": float("nan")}, "prompt_loss_weight is nan; it must be a number from 0"),
     ],
 )
 def test_what_would_ignore_weights_is_refused(tmp_path, rows, arguments, message):
-    dataset = Dataset.from_list(weighted_chats() if rows == "chats" else rows) if rows else tiny_rows()
-    tokenizer = chat_tokenizer() if rows == "chats" else tiny_tokenizer()
     with pytest.raises(ValueError, match=message):
-        make_trainer(tmp_path, rows=dataset, tokenizer=tokenizer, **arguments)
-
-
-def test_a_run_shows_and_records_its_weights(tmp_path, tiny_model_folder, capsys):
-    rows = [{"instruction": f"Say {n}.", "output": f"It is {n}.", "weight": [1, 2, 0.5, 0][n % 4]} for n in range(16)]
-    file = write_jsonl(tmp_path / "rows.jsonl", rows)
-    plain = tiny_config(tiny_model_folder, file)
-    config = tiny_config(tiny_model_folder, file, train={**plain.train, "prompt_loss_weight": 0.25, "max_steps": 1})
-    with pytest.raises(InputError, match=r"train\.prompt_loss_weight is -1; it must be"):
-        rows_of(tiny_config(tiny_model_folder, file, train={"prompt_loss_weight": -1}))
-    found = print_preview(config)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "note: 4 rows of weight 0: fully masked, not trained on" in shown
-    assert "⟦It is 1.<|end|>⟧×2" in shown
-    parts = [part for row in found.rows for part in row["parts"]]
-    assert [part.get("weight", 1.0) for part in parts] == [0.25, 1.0, 0.5, 2.0, 0.125, 0.5]
-    run = train(tmp_path / "run", config)
-    record = run.manifest()["steps"]["train/emo"]
-    assert record["results"]["weights"] == found.weights
-    card = (run.adapters / "emo" / "README.md").read_text()
-    assert f"The loss is a weighted mean: {weights_line(found.weights)}." in card
-    assert "and 4 without a response token within the maximum length. Of the latter, 4 have weight 0." in card
+        make_trainer(tmp_path, rows=Dataset.from_list(rows) if rows else None, **arguments)

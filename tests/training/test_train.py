@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 from peft import PeftModel
-from population import tiny_network
-from safetensors.torch import load_file
 from test_plain_text import write_texts
-from train_configs import have_the_same_weights, interrupted, metrics, rows_of, tiny_config, train, write_rows
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from train_configs import have_the_same_weights, interrupted, metrics, tiny_config, train, write_rows
+from transformers import AutoModelForCausalLM
 
 from instruct.base.errors import InputError
+from instruct.engines.canary import read_canary
 from instruct.run.directory import RunDirectory
 from instruct.training.merge import merge_adapter
 
@@ -44,28 +42,14 @@ def test_training_writes_an_adapter_a_card_and_logs(tmp_path, tiny_model_folder,
     assert file.stat().st_mtime_ns == before  # it is not trained again
 
 
-@pytest.mark.parametrize(
-    ("system", "logged", "said"),
-    [
-        ({"objective": "energy", "objective_args": {"weight": 5.0}}, {"ce", "energy"}, "(weight 5.0, dim 128, transp"),
-        ({"objective": "tailr", "objective_args": {"gamma": 0.5}}, {"ce"}, "(gamma 0.5, variant paper)"),
-        (
-            {"objective": "power", "objective_args": {"threshold": 0.1}},
-            {"ce", "clamped_fraction"},
-            "(k 1.0, threshold 0.1, keep above)",
-        ),
-        ({"objective": "eaft"}, {"ce", "entropy"}, "(alpha 1.0)"),
-        ({"objective": "emo"}, {"ce", "cost"}, "emphasis mle, transport cost fixed)"),
-    ],
-    ids=lambda value: value["objective"] if isinstance(value, dict) else "",
-)
-def test_every_objective_trains_from_a_config(tmp_path, tiny_model_folder, rows, system, logged, said):
+def test_an_objective_with_arguments_trains_the_whole_model_from_a_config(tmp_path, tiny_model_folder, rows):
+    system = {"objective": "energy", "objective_args": {"weight": 5.0}}
     config = tiny_config(tiny_model_folder, rows, systems={"ours": system}, lora=None)
     config.train["max_steps"] = 1
     run = train(tmp_path / "run", config, "ours")
-    assert said in (run.adapters / "ours" / "README.md").read_text()
+    assert "(weight 5.0, dim 128, transp" in (run.adapters / "ours" / "README.md").read_text()
     log = json.loads((run.adapters / "ours" / "training_log.json").read_text())
-    assert logged <= set(log[0])
+    assert {"ce", "energy"} <= set(log[0])
     assert (run.adapters / "ours" / "model.safetensors").is_file()
 
 
@@ -80,14 +64,6 @@ def test_every_objective_is_made_by_its_name_with_its_arguments():
     assert objective_of("tailr", {"variant": "official"}) == OBJECTIVES["tailr"](0.8, "official")
 
 
-def test_a_systems_defaults_are_those_of_the_trainer():
-    from instruct import EMOConfig
-    from instruct.training.options import SystemOptions
-
-    for name, value in SystemOptions(objective="emo").emo_config().items():
-        assert getattr(EMOConfig, name, None) == value
-
-
 def test_a_non_finite_loss_ends_the_command_with_one_line(tmp_path, tiny_model_folder, rows, capsys):
     from instruct.base.output import run_guarded
 
@@ -100,35 +76,19 @@ def test_a_non_finite_loss_ends_the_command_with_one_line(tmp_path, tiny_model_f
     assert not (tmp_path / "run" / "adapters" / "emo").exists()
 
 
-def test_a_refusal_of_the_trainer_is_a_wrong_call(tmp_path, tiny_model_folder, rows):
-    with pytest.raises(InputError, match="adapter to `lm_head` is not supported"):
-        train(tmp_path / "a", tiny_config(tiny_model_folder, rows, lora={"r": 2, "target_modules": ["lm_head"]}))
-    with pytest.raises(InputError, match=r"train\.transport_cost is set elsewhere"):
-        tiny_config(tiny_model_folder, rows, train={"transport_cost": "fixed"})
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "way",
-    [
-        ["--lora.r", "4", "--lora.dropout", "0.1"],
-        ["--lora", "null"],
-        ["--data.eval_fraction", "0.2", "--train.eval_steps", "3", "--train.eval_on_start", "true"],
-    ],
-    ids=["lora", "full", "evaluated"],
-)
 def test_a_killed_training_ends_like_an_undisturbed_one(
-    tmp_path, tiny_model_folder, rows, run_and_kill, instruct, monkeypatch, way
+    tmp_path, tiny_model_folder, run_and_kill, instruct, monkeypatch
 ):
-    """SIGKILL as soon as the first checkpoint is whole, then the same command again; also with a head that trains, and
-    of packed texts with evaluations."""
-    if "--data.eval_fraction" in way:
-        rows, way = write_texts(tmp_path / "texts.txt"), [*way, "--train.max_length", "64"]
+    """SIGKILL as soon as the first checkpoint is whole, then the same command again; of packed texts with evaluations,
+    with dropout."""
     monkeypatch.chdir(tmp_path)
     command = [
-        "train", "--model", str(tiny_model_folder), "--data.files", rows, "--objective", "emo", "--name", "killed",
-        "--model.dtype", "float32", "--train.max_steps", "30", "--train.save_steps", "3",
-        "--train.logging_steps", "3", "--train.per_device_train_batch_size", "4", *way,
+        "train", "--model", str(tiny_model_folder), "--data.files", write_texts(tmp_path / "texts.txt"),
+        "--objective", "emo", "--name", "killed", "--model.dtype", "float32", "--train.max_steps", "12",
+        "--train.save_steps", "3", "--train.logging_steps", "3", "--train.per_device_train_batch_size", "4",
+        "--train.max_length", "64", "--lora.r", "4", "--lora.dropout", "0.1",
+        "--data.eval_fraction", "0.2", "--train.eval_steps", "3", "--train.eval_on_start", "true",
     ]  # fmt: skip
     checkpoints = tmp_path / "runs" / "killed" / "checkpoints" / "emo"
     run_and_kill(
@@ -143,15 +103,11 @@ def test_a_killed_training_ends_like_an_undisturbed_one(
     assert instruct(*command)[0] == 0
     command[command.index("killed")] = "undisturbed"
     assert instruct(*command)[0] == 0
-    killed, undisturbed = (
-        load_file(next((tmp_path / "runs" / name / "adapters" / "emo").glob("*model.safetensors")))
-        for name in ("killed", "undisturbed")
-    )
-    assert metrics(RunDirectory(tmp_path / "runs/killed")) == metrics(RunDirectory(tmp_path / "runs/undisturbed"))
-    assert killed.keys() == undisturbed.keys()
-    assert all(torch.equal(killed[name], undisturbed[name]) for name in killed)
-    manifest = json.loads((tmp_path / "runs" / "killed" / "manifest.json").read_text())
-    assert manifest["steps"]["train/emo"]["attempts"] == 2
+    killed, undisturbed = (RunDirectory(tmp_path / "runs" / name) for name in ("killed", "undisturbed"))
+    assert metrics(killed) == metrics(undisturbed)
+    assert have_the_same_weights(killed, undisturbed)
+    assert read_canary(killed.adapters / "emo") == read_canary(undisturbed.adapters / "emo")
+    assert killed.manifest()["steps"]["train/emo"]["attempts"] == 2
 
 
 @pytest.mark.slow
@@ -166,47 +122,9 @@ def test_checkpoints_from_different_rows_are_discarded(tmp_path, tiny_model_fold
     assert again.manifest()["steps"]["train/emo"]["results"]["rows"]["kept"] == 16
 
 
-def test_a_tokenizer_without_an_end_token_is_refused(tmp_path, tiny_model_folder, rows):
-    folder = shutil.copytree(tiny_model_folder, tmp_path / "endless")
-    AutoTokenizer.from_pretrained(folder, eos_token=None).save_pretrained(folder)
-    with pytest.raises(InputError, match=r"endless: its tokenizer has no end token"):
-        rows_of(tiny_config(folder, rows))
-
-
-def test_qlora_without_a_gpu_is_refused(tmp_path, tiny_model_folder, rows):
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU")
-    config = tiny_config(
-        tiny_model_folder, rows, model={"name": str(tiny_model_folder), "dtype": "float32", "quantization": "4bit"}
-    )
-    with pytest.raises(InputError, match="4bit needs a GPU"):
-        train(tmp_path / "run", config)
-
-
-def test_a_length_that_leaves_no_response_is_refused(tmp_path, tiny_model_folder, rows):
-    config = tiny_config(tiny_model_folder, rows, train={"max_length": 8, "max_steps": 1})
-    with pytest.raises(InputError, match="no row has a response token within max_length 8"):
-        train(tmp_path / "run", config)
-
-
 def test_weights_that_are_a_pickle_are_refused(tmp_path, pickled_model_folder, rows):
     with pytest.raises(InputError, match=r"pickled: could not be loaded .*safetensors"):
         train(tmp_path / "run", tiny_config(pickled_model_folder, rows))
-
-
-@pytest.mark.parametrize(
-    ("kind", "line"),
-    [
-        ("blip-2", r"^blip-2: transformers cannot compute it from text alone \(TypeError: .*'pixel_values'\); use"),
-        ("blip", "^BlipForConditionalGeneration has no lm_head to compute the objective from; name a causal"),
-        ("diffusion_gemma", r"^model\.name: .*: transformers, TRL or PEFT does not take it \(AttributeError: .*; use"),
-    ],
-)
-def test_a_model_that_others_cannot_take_is_refused_in_one_line(tmp_path, tiny_model_folder, rows, kind, line):
-    AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(tmp_path / "model")
-    with pytest.raises(InputError, match=line):  # noqa: PT012
-        tiny_network(kind).save_pretrained(tmp_path / "model")
-        train(tmp_path / "run", tiny_config(tmp_path / "model", rows))
 
 
 def test_each_systems_own_adapter_is_merged(tmp_path, tiny_model_folder, rows):
@@ -225,5 +143,3 @@ def test_each_systems_own_adapter_is_merged(tmp_path, tiny_model_folder, rows):
     assert (adapted["mle"] - adapted["emo"]).abs().max() > 1e-3
     for folder in merge_adapter(config, run):
         assert torch.allclose(logits(folder), adapted[folder.name], atol=1e-5)
-    with pytest.raises(InputError, match=r"nobody: has no adapter_config\.json; name a LoRA system"):
-        merge_adapter(config, run, "nobody")

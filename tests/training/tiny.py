@@ -14,7 +14,6 @@ from transformers import (
     Gemma2Config,
     LlamaConfig,
     PreTrainedTokenizerFast,
-    Qwen2Config,
 )
 from trl import SFTConfig, SFTTrainer
 
@@ -35,7 +34,6 @@ SIZES = {
 }
 CONFIGS = {
     "llama": lambda tied: LlamaConfig(**SIZES, tie_word_embeddings=tied),
-    "qwen": lambda tied: Qwen2Config(**SIZES, tie_word_embeddings=tied),
     "gemma2": lambda tied: Gemma2Config(
         **SIZES, head_dim=8, final_logit_softcapping=5.0, sliding_window=64, tie_word_embeddings=tied
     ),
