@@ -7,6 +7,7 @@ import errno
 import fcntl
 import functools
 import hashlib
+import itertools
 import os
 import re
 import secrets
@@ -233,6 +234,14 @@ def valid_name(name: str) -> str:
             f"{one_line(name, 60)!r} is not a valid name; use letters, digits, '-', '_' and '.', at most 100 bytes"
         )
     return name
+
+
+def new_stem(names: Iterable[str], taken: Iterable[str]) -> str:
+    """The stem of a file about foreign names: another one than those that are taken, ignoring case."""
+    parts = [re.sub(r"[^A-Za-z0-9_.-]+", "-", one_line(name, 60)).strip("-.") or "unnamed" for name in names]
+    stem, others = "-".join(parts), {other.lower() for other in taken}
+    numbered = (f"{stem}-{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain([stem], numbered) if each.lower() not in others)
 
 
 def sha256_of(path: Path) -> str:

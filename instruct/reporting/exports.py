@@ -11,7 +11,7 @@ from typing import Any
 
 from instruct.analysis.results import Claim, rounded
 from instruct.base.errors import one_line
-from instruct.base.files import write_atomically
+from instruct.base.files import new_stem, write_atomically
 from instruct.reporting.model import ComparisonReport, ReportData, compared_by
 from instruct.run.directory import RunDirectory
 from instruct.scores.claims import mirrored
@@ -29,12 +29,13 @@ def write_exports(run: RunDirectory, report: ReportData) -> list[Path]:
         The files' paths.
     """
     folder = run.report / "exports"
-    texts = {"claims.csv": csv_text(claim_rows(claims_of(report)))}
+    texts = {"claims": csv_text(claim_rows(claims_of(report)))}
     for (judge, baseline), board in leaderboards(report).items():
-        texts[_unique(f"leaderboard-{_stem(judge)}-vs-{_stem(baseline)}", ".csv", texts)] = csv_text(board)
-    for name, text in texts.items():
-        write_atomically(folder / name, text)
-    return [folder / name for name in texts]
+        texts[new_stem(["leaderboard", judge, "vs", baseline], texts)] = csv_text(board)
+    files = {folder / f"{stem}.csv": text for stem, text in texts.items()}
+    for path, text in files.items():
+        write_atomically(path, text)
+    return list(files)
 
 
 def claims_of(report: ReportData) -> Iterator[Claim]:
@@ -60,20 +61,6 @@ def claim_rows(claims: Iterable[Claim]) -> list[Row]:
         }
         for claim in claims
     ]
-
-
-def _stem(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", one_line(name, 60)).strip("-.") or "unnamed"
-
-
-def _unique(stem: str, suffix: str, taken: dict[str, str]) -> str:
-    """A file name that differs from all others, ignoring case."""
-    lower = {name.lower() for name in taken}
-    name, number = f"{stem}{suffix}", 1
-    while name.lower() in lower:
-        number += 1
-        name = f"{stem}-{number}{suffix}"
-    return name
 
 
 def ends(name: str, interval: Sequence[float] | None) -> Row:

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-from instruct.base.files import write_atomically
+from instruct.base.files import new_stem, write_atomically
 from instruct.reporting.bench import bench_differences
 from instruct.reporting.figures import shown
 from instruct.reporting.figures.canvas import KINDS, Drawing
-from instruct.reporting.model import Figure, JudgeReport, ReportData
+from instruct.reporting.model import Figure, ReportData
 
 _FOLDER = "figures"
 _OWN = ("win_rates", "differences", "training", "precision_recall")
 
 
-def outcome_names(judges: list[JudgeReport]) -> dict[str, str]:
-    """The name of the figure, a file's stem, with each judge's outcomes.
-
-    Names that differ only in case, or that come down to the same stem, get a number.
-    """
-    names: dict[str, str] = {}
-    for number, judge in enumerate(judges, 1):
-        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", judge.name).strip("-")[:60] or "judge"
-        taken = {other.lower() for other in [*_OWN, *names.values()]}
-        names[judge.name] = f"{stem}-{number}" if stem.lower() in taken else stem
-    return names
-
-
 def drawings(report: ReportData) -> list[Drawing]:
     """The figures of a report in reading order; `report.figures` is not read."""
     judges = report.judges
-    names = outcome_names(judges)
+    names: list[str] = []
+    for judge in judges:
+        names.append(new_stem([judge.name], [*_OWN, *names]))
     every = [
-        *(shown.outcomes(judge, names[judge.name]) for judge in judges),
+        *map(shown.outcomes, judges, names),
         shown.win_rates(judges),
         shown.differences(bench_differences(report)),
         shown.training_curves(report.trainings),
