@@ -1,11 +1,10 @@
-"""The tables of comparisons: of each judge, of their agreement, of training seeds, of pairs, of each over each."""
+"""The tables of comparisons: of each, of judges' agreement, of training seeds, of pairs, of each over each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -44,26 +43,19 @@ _PAIRED = (
     "p (Holm) is corrected for all of these differences."
 )
 
-# Rows of a table: a comparison, and what of it the row is about.
-_Rows = Sequence[tuple[ComparisonReport, Any]]
-
 
 class _Specification(NamedTuple):
-    """A table of a judge's comparisons, without the columns that name them, and without the notes of its rows."""
+    """A table of a comparison, without the notes of its rows."""
 
     title: str
-    rows: _Rows
+    rows: Sequence[Any]
     columns: Sequence[Column]
     note: str = ""
     exploratory: bool = False
 
 
-def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = True) -> list[Table]:
-    """The figures of one judge's comparisons.
-
-    Args:
-        named: whether the first two columns name candidate and baseline.
-    """
+def comparison_tables(comparison: ComparisonReport) -> list[Table]:
+    """The figures of a comparison."""
     makers = (
         _policies,
         _tests,
@@ -75,38 +67,25 @@ def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = Tru
         _style,
         _reasons,
     )
-    names = [replace(column, when=named).within(itemgetter(0)) for column in PAIR]
     tables = []
-    for title, rows, columns, note, exploratory in (make(comparisons) for make in makers):
-        own = [column.within(itemgetter(1)) for column in columns]
-        said = [(it, getattr(part, "note", None)) for it, part in rows]
-        notes = dict.fromkeys(f"{it.candidate} against {it.baseline}: {text}." for it, text in said if text)
-        note = " ".join(filter(None, [note, *notes]))
-        tables.append(columns_table(title, rows, [*names, *own], note, exploratory))
+    for title, rows, columns, note, exploratory in (make(comparison) for make in makers):
+        notes = dict.fromkeys(text for row in rows if (text := getattr(row, "note", None)))
+        about = f"{comparison.candidate} against {comparison.baseline}"
+        note = " ".join(filter(None, [note, *(f"{about}: {text}." for text in notes)]))
+        tables.append(columns_table(title, rows, columns, note, exploratory))
     return tables
 
 
-def _parts_of(comparisons: Sequence[ComparisonReport], name: str) -> list[tuple[ComparisonReport, Any]]:
-    """The comparisons that have a part of this name, or several of them."""
-    parts = [(comparison, getattr(comparison, name)) for comparison in comparisons]
-    return [(it, part) for it, value in parts if value for part in (value if isinstance(value, list) else [value])]
-
-
-def _policies(comparisons: Sequence[ComparisonReport]) -> _Specification:
+def _policies(comparison: ComparisonReport) -> _Specification:
     """The verdicts and the win rate under each policy."""
-    rows = [
-        (comparison, claim)
-        for comparison in comparisons
-        for claim in (comparison.claim, comparison.strict)
-        if claim is not None
-    ]
-    used = dict.fromkeys(str(claim.policy) for _, claim in rows)
-    known = POLICIES | {"single": "each answer judged alone"} if _judged_alone(comparisons) else POLICIES
+    claims = [claim for claim in (comparison.claim, comparison.strict) if claim is not None]
+    used = dict.fromkeys(str(claim.policy) for claim in claims)
+    known = POLICIES | {"single": "each answer judged alone"} if _judged_alone(comparison) else POLICIES
     meanings = "; ".join(f"{policy}: {known.get(policy, policy)}" for policy in used)
     note = f"Policies: {meanings}."
-    if len(rows) > len(comparisons):
+    if comparison.strict is not None:
         note += f" Those that do not lead: {EXPLORATORY}."
-    return _Specification("Verdicts by policy", rows, _COUNTED, note)
+    return _Specification("Verdicts by policy", claims, _COUNTED, note)
 
 
 def brief_table(comparisons: Sequence[ComparisonReport]) -> Table:
@@ -169,7 +148,7 @@ _COUNTED = [
 ]
 
 
-def _tests(comparisons: Sequence[ComparisonReport]) -> _Specification:
+def _tests(comparison: ComparisonReport) -> _Specification:
     columns = [
         Column("test"),
         Column("pairs without ties", "counts.decided"),
@@ -187,16 +166,16 @@ def _tests(comparisons: Sequence[ComparisonReport]) -> _Specification:
         "all claims of all judges, and the finding follows it."
     )
     columns.append(least.within(lambda claim: None if claim.has_winner else claim))
-    return _Specification("Significance and power", [(it, it.claim) for it in comparisons], columns, note)
+    return _Specification("Significance and power", [comparison.claim], columns, note)
 
 
-def _judged_alone(comparisons: Sequence[ComparisonReport]) -> bool:
+def _judged_alone(comparison: ComparisonReport) -> bool:
     """Whether the judge saw one answer at a time, so that a pair has no order."""
-    return all(comparison.orders == "alone" for comparison in comparisons)
+    return comparison.orders == "alone"
 
 
-def _orders(comparisons: Sequence[ComparisonReport]) -> _Specification:
-    alone = _judged_alone(comparisons)
+def _orders(comparison: ComparisonReport) -> _Specification:
+    alone = _judged_alone(comparison)
     columns = [
         Column("orders", text=True, when=not alone),
         Column("pairs judged", lambda it: f"{it.pairs_judged} of {it.pairs_expected}"),
@@ -218,10 +197,10 @@ def _orders(comparisons: Sequence[ComparisonReport]) -> _Specification:
     ]
     note = "Each answer was judged alone, so there is no order that could make a difference." if alone else ""
     title = "Pairs judged" if alone else "Order of the answers"
-    return _Specification(title, [(it, it) for it in comparisons], columns, note)
+    return _Specification(title, [comparison], columns, note)
 
 
-def _labels(comparisons: Sequence[ComparisonReport]) -> _Specification:
+def _labels(comparison: ComparisonReport) -> _Specification:
     columns = [
         Column("labels", lambda people: f"{people.labels} of {people.pairs}"),
         *RATE,
@@ -240,22 +219,26 @@ def _labels(comparisons: Sequence[ComparisonReport]) -> _Specification:
         "some, which must be a random sample. Worth labels: how many labels alone would give the same interval. The "
         "last column: labels for an interval of ±2 points."
     )
-    return _Specification("With people's labels", _parts_of(comparisons, "with_labels"), columns, note)
+    return _Specification("With people's labels", _known(comparison.with_labels), columns, note)
 
 
-def _ratings(comparisons: Sequence[ComparisonReport]) -> _Specification:
-    rows = _parts_of(comparisons, "ratings")
+def _known(part: object) -> list[Any]:
+    """The row of a part, or none where it is missing."""
+    return [part] if part else []
+
+
+def _ratings(comparison: ComparisonReport) -> _Specification:
+    rows = _known(comparison.ratings)
     columns = [
         Column("candidate's mean", "candidate"),
         Column("other's mean", "baseline"),
         *(
             Column(f"turn {turn + 1}", partial(_turn, turn))
-            for turn in range(max((len(ratings.turns) for _, ratings in rows), default=0))
+            for turn in range(max((len(ratings.turns) for ratings in rows), default=0))
         ),
         Column("pairs", "n"),
     ]
-    together = any(comparison.orders != "alone" for comparison, _ in rows)
-    how = "Both answers were rated in one reply" if together else "Each answer was rated alone"
+    how = "Each answer was rated alone" if _judged_alone(comparison) else "Both answers were rated in one reply"
     return _Specification("Mean ratings", rows, columns, f"{how}: the higher rating wins, equal ratings tie.")
 
 
@@ -266,9 +249,9 @@ def _turn(place: int, ratings: Ratings) -> str | None:
     return f"{number(ratings.turns[place].candidate)} and {number(ratings.turns[place].baseline)}"
 
 
-def _parts(comparisons: Sequence[ComparisonReport]) -> _Specification:
-    parts = _parts_of([it for it in comparisons if len(it.parts) > 1], "parts")
-    rows = [(it, part) for it, part in parts if part.win_rate is not None]
+def _parts(comparison: ComparisonReport) -> _Specification:
+    parts = comparison.parts if len(comparison.parts) > 1 else []
+    rows = [part for part in parts if part.win_rate is not None]
     counts = [Column("n"), Column("win"), Column("tie"), Column("loss"), Column("no verdict", "unread", when="known")]
     columns = [Column("data set", "dataset", text=True), *counts, *RATE]
     return _Specification("By data set", rows, columns, exploratory=True)
@@ -285,8 +268,8 @@ class _Length(NamedTuple):
         return "; ".join(part.note for part in parts if part and part.note) or None
 
 
-def _lengths(comparisons: Sequence[ComparisonReport]) -> _Specification:
-    lengths = [(it, _Length(it.length, it.length_control)) for it in comparisons]
+def _lengths(comparison: ComparisonReport) -> _Specification:
+    length = _Length(comparison.length, comparison.length_control)
     columns = [
         Column("candidate's mean characters", "figures.candidate_mean"),
         Column("other's mean characters", "figures.baseline_mean"),
@@ -299,10 +282,10 @@ def _lengths(comparisons: Sequence[ComparisonReport]) -> _Specification:
         Column("p of length", "p", form=probability).within(lambda row: row.figures and row.figures.term),
         Column("length-controlled win rate %", "control.win_rate", form=".1f"),
     ]
-    return _Specification("Length", [row for row in lengths if any(row[1])], columns, exploratory=True)
+    return _Specification("Length", [length] if any(length) else [], columns, exploratory=True)
 
 
-def _style(comparisons: Sequence[ComparisonReport]) -> _Specification:
+def _style(comparison: ComparisonReport) -> _Specification:
     columns = [
         Column("Arena-Hard's score", "score", error="score_interval"),
         Column("95 % CI", "score_interval"),
@@ -313,7 +296,7 @@ def _style(comparisons: Sequence[ComparisonReport]) -> _Specification:
         "bold, with the coefficient of each per standard deviation and its 95 % interval. Arena-Hard's score is at the "
         "mean style of these pairs. What a better answer needs of style is taken away, too."
     )
-    return _Specification("Style", _parts_of(comparisons, "style"), columns, note, exploratory=True)
+    return _Specification("Style", _known(comparison.style), columns, note, exploratory=True)
 
 
 def _term(name: str, style: StyleControl) -> StyleTerm | None:
@@ -325,10 +308,10 @@ def _coefficient(term: StyleTerm) -> str:
     return f"{number(term.coefficient, term.interval, sign=True)}{interval}"
 
 
-def _reasons(comparisons: Sequence[ComparisonReport]) -> _Specification:
+def _reasons(comparison: ComparisonReport) -> _Specification:
     columns = [Column("verdict", text=True), Column("reason", text=True), Column("verdicts", "n")]
     note = "Verdicts as shown: a pair judged in both orders has two."
-    return _Specification("Verdicts with a reason", _parts_of(comparisons, "reasons"), columns, note)
+    return _Specification("Verdicts with a reason", comparison.reasons, columns, note)
 
 
 def panel_table(panel: Panel) -> Table:

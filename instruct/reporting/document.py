@@ -75,17 +75,6 @@ class Brief:
 
 
 @dataclass(frozen=True)
-class Section:
-    """Blocks under a title."""
-
-    title: str
-    blocks: list[Block]
-
-    def __post_init__(self) -> None:
-        self.blocks[:] = _with_rows(self.blocks)
-
-
-@dataclass(frozen=True)
 class BarPart:
     """A part of the stacked bar: `x` and `width` in percent of all pairs."""
 
@@ -101,8 +90,8 @@ class Verdict:
     """A comparison; `claim` is the headline's first half in pieces, every other one a name; `figure` is the other half.
 
     `details` are the sentences below the headline, `exploratory` those about rates that no claim rests on, after what
-    these are called; `notes` say how the replies were made, and `missing` why there is no verdict; a section below has
-    these in full. `seeds`: the spread over training seeds, if this is one of several.
+    these are called; `notes` say how the replies were made, and `missing` why there is no verdict; `tables` have the
+    figures in full. `seeds`: the spread over training seeds, if this is one of several.
     `one_of_many`: the headline is enough for what shows the opening alone.
     """
 
@@ -139,31 +128,31 @@ class Verdict:
 
 
 Kind = TypeVar("Kind")
-Block = Caution | Paragraph | Listing | Brief | Section | Verdict | Table
+Block = Caution | Paragraph | Listing | Brief | Verdict | Table
 
 
 def _with_rows(blocks: Iterable[Kind]) -> list[Kind]:
-    """All but tables without rows, and sections of these alone."""
-    inner = [(block, getattr(block, "content", block)) for block in blocks]
-    return [block for block, part in inner if getattr(part, "rows", True) and getattr(part, "blocks", True)]
+    """All but tables without rows."""
+    return [block for block in blocks if getattr(getattr(block, "content", block), "rows", True)]
 
 
 @dataclass(frozen=True)
 class Document:
     """What a reader must know, which is all that Markdown and a terminal show; the numbers, and how they were made.
 
-    Tables that have nothing to say are left out, here and in sections.
+    `judges`: of each, what its card says of it. Tables that have nothing to say are left out.
     """
 
     title: str
     opening: list[Block]
-    numbers: list[Block] = field(default_factory=list)
+    numbers: list[Table] = field(default_factory=list)
     made: list[Table] = field(default_factory=list)
+    judges: list[list[Paragraph]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for blocks in (self.opening, self.numbers):
-            blocks[:] = _with_rows(blocks)
-        self.made[:] = _with_rows(self.made)
+        self.opening[:] = _with_rows(self.opening)
+        for tables in (self.numbers, self.made):
+            tables[:] = _with_rows(tables)
 
     def claims_changed(self) -> list[str]:
         """The warnings that change what may be claimed, each with what it is about."""
@@ -203,7 +192,8 @@ def document(report: ReportData) -> Document:
             *tables,
         ]
     how = [answers_table(report), trainings_table(report), *experiment_tables(report)]
-    return Document(one_line(report.run, 200), [*opening, *_together(report)], _numbers(report), how)
+    judges = [about for judge in report.judges if (about := _about(judge))]
+    return Document(one_line(report.run, 200), [*opening, *_together(report)], _numbers(report), how, judges)
 
 
 def _stated(report: ReportData) -> ReportData:
@@ -239,7 +229,7 @@ def _verdict(judge: JudgeReport, comparison: ComparisonReport, spread: Claim | N
         warnings=comparison.warnings,
         missing=_missing(comparison),
         notes=[one_line(note, 1000) for note in comparison.notes],
-        tables=_with_rows(comparison_tables([comparison], named=False)),
+        tables=_with_rows(comparison_tables(comparison)),
         one_of_many=one_of_many,
     )
 
@@ -292,23 +282,18 @@ def _together(report: ReportData) -> Iterator[Block]:
         yield Listing("Not judged yet", [(sentences.not_judged(pair), ()) for pair in report.not_judged], missing=True)
 
 
-def _numbers(report: ReportData) -> list[Block]:
-    """The tables, in order; the page has the figures from their files."""
-    blocks: list[Block] = [*bench_tables(report)[1:]]
-    for judge in report.judges:
-        blocks.append(
-            Section(f"Verdicts of {name(judge.name)}", [*_about(judge), *comparison_tables(judge.comparisons)])
-        )
-    blocks += [
+def _numbers(report: ReportData) -> list[Table]:
+    """The tables of several comparisons, in order; the page has the figures from their files."""
+    return [
+        *bench_tables(report)[1:],
         *map(panel_table, report.panels),
         *text_tables(report.measurements, report.claims),
         *task_tables(report.measurements),
         seeds_table(report.seeds),
         paired_table(report.paired),
     ]
-    return blocks
 
 
-def _about(judge: JudgeReport) -> Iterator[Block]:
-    for text in filter(None, (judge.description, judge.notes)):
-        yield Paragraph(one_line(text, 1000), name(judge.name))
+def _about(judge: JudgeReport) -> list[Paragraph]:
+    texts = filter(None, (judge.description, judge.notes))
+    return [Paragraph(one_line(text, 1000), name(judge.name)) for text in texts]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
-from collections.abc import Iterator
+import re
 from pathlib import Path
 
 import yaml
@@ -12,11 +13,8 @@ from instruct.base.files import write_atomically
 from instruct.base.replies import Completion
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.cautions import figure_warnings
-from instruct.reporting.document import Block, Brief, Document, Section, Verdict
 from instruct.reporting.model import ComparisonReport
-from instruct.reporting.render.lines import markdown_table
 from instruct.reporting.report import build_report, write_report
-from instruct.reporting.tables import Table
 from instruct.run.directory import RunDirectory
 
 PAIRS = 805
@@ -39,22 +37,13 @@ HOSTILE = [
 LONG = "<b>long</b> " + "x" * 1_000_000
 
 
-def tables_of(blocks: list[Block]) -> Iterator[Table]:
-    for block in blocks:
-        if isinstance(block, Table):
-            yield block
-        elif isinstance(block, Brief) and isinstance(block.content, Table):
-            yield block.content
-        elif isinstance(block, Section):
-            yield from tables_of(block.blocks)
-        elif isinstance(block, Verdict):
-            yield from block.tables
+def rows_of(page: str) -> str:
+    """Every row of every table of a page, in a line."""
 
+    def cells(row: str) -> list[str]:
+        return [html.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd][ >].*?</t[hd]>", row)]
 
-def tables_text(whole: Document) -> str:
-    """Every table of a document, in Markdown."""
-    tables = tables_of([*whole.opening, *whole.numbers, *whole.made])
-    return "\n".join(line for table in tables for line in markdown_table(table))
+    return "\n".join(" | ".join(cells(row)) for row in re.findall(r"<tr[^>]*>(.*?)</tr>", page, re.DOTALL))
 
 
 def prompt(number: int) -> str:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import statistics
 
-import pytest
-from pages import WIN, tables_text, warned
+from pages import WIN, rows_of, warned
 
 from instruct.base.files import sha256_of, write_atomically
 from instruct.data.evaluation import load_answers
 from instruct.reporting.cautions import health_warnings
-from instruct.reporting.document import document
 from instruct.reporting.model import Health, SystemReport
 from instruct.reporting.provenance import answers_health
 from instruct.reporting.report import build_report
@@ -33,8 +31,6 @@ def test_health_counts_each_answer_of_a_system():
     lengths = [0, 2, 600, 24, 1000]
     assert health.mean_characters == statistics.fmean(lengths)
     assert health.median_characters == 24
-    unknown = answers_health(outputs, {})
-    assert (unknown.truncated, unknown.mean_tokens) == (None, None)
 
 
 def test_few_published_answers_count_as_repeated(shared_data):
@@ -51,21 +47,7 @@ def test_a_win_by_verbosity_gives_a_warning():
         f"the winner's answers (a) are {said}; judges tend to prefer longer answers"
     ]
     assert warnings_on("baseline", longer, shorter)[0].startswith(f"the answers of a are {said}, and yet they lost;")
-    assert warnings_on("no difference", longer, shorter)[0].startswith(f"the answers of a are {said};")
-    assert warnings_on("baseline", shorter, longer)[0].startswith("the winner's answers (b) are 50 % longer")
     assert warnings_on("candidate", {"mean_characters": 719.0}, shorter) == []
-    assert len(warnings_on("candidate", {"mean_characters": 720.0}, shorter)) == 1
-
-
-def test_empty_answers_count_in_the_length_warning():
-    nothing = {"mean_characters": 0.0, "empty": 100}
-    assert warnings_on("candidate", {}, nothing) == [
-        "the answers of b: 100 of 100 (100 %) are empty",
-        "the winner's answers (a) are longer than those of b (mean 100 and 0 characters); "
-        "judges tend to prefer longer answers",
-    ]
-    assert warnings_on("too few", nothing, nothing)[0] == "the answers of a: 100 of 100 (100 %) are empty"
-    assert len(warnings_on("too few", nothing, nothing)) == 2
 
 
 def test_faults_in_5_percent_of_the_answers_give_a_warning():
@@ -73,7 +55,6 @@ def test_faults_in_5_percent_of_the_answers_give_a_warning():
     assert warnings_on(a=faults) == [
         "the answers of a: 5 of 100 (5 %) are empty, 48 of 100 (48 %) are cut off at the length limit"
     ]
-    assert warnings_on(b=faults | {"repeated": 9})[0].endswith(", 9 of 100 (9 %) are repetitive")
     assert warnings_on(a={"empty": 4, "truncated": 4, "repeated": 4}) == []
 
 
@@ -89,9 +70,9 @@ def test_the_report_contains_health_figures_and_warnings(run, judge_run, write_a
         "the winner's answers (emo) are 7900 % longer than those of mle (mean 400 and 5 characters); "
         "judges tend to prefer longer answers",
     ]
-    tables = tables_text(document(report))
-    assert "| emo | emo | e | 20 | 80.5 | 400 | 400 | 7 (35.0 %) | 0 (0.0 %) | 20 (100.0 %) |" in tables
-    assert "| mle | mle | - | 20 | - | 5.00 | 5.00 | - | 0 (0.0 %) | 0 (0.0 %) |" in tables
+    rows = rows_of(report.to_html()).splitlines()
+    assert "emo | emo | e | 20 | 80.5 | 400 | 400 | 7 (35.0 %) | 0 (0.0 %) | 20 (100.0 %)" in rows
+    assert "mle | mle | - | 20 | - | 5.00 | 5.00 | - | 0 (0.0 %) | 0 (0.0 %)" in rows
 
 
 def test_prompts_without_an_answer_are_counted_and_are_no_answers(run, judge_run, write_answers):
@@ -110,23 +91,3 @@ def test_prompts_without_an_answer_are_counted_and_are_no_answers(run, judge_run
     assert (counts.n, comparison.claim.n, counts.failed) == (20, 18, 2)
     assert counts.bounds[1] - counts.bounds[0] == 10.0
     assert "the answers of emo: 2 of 20 (10 %) are missing: refused, or failed" in warned(comparison)
-    assert "no answer" in tables_text(document(report))
-
-
-def test_the_training_log_is_downsampled_and_valid_json(run, judge_run):
-    judge_run([WIN])
-    entries = [{"loss": 1.0, "step": step, "ce": step / 7, "grad_norm": float("nan")} for step in range(1, 1102)]
-    entries += [{"train_runtime": 1.0, "step": 1101}]
-    evaluated = [{"step": 1, "eval_perplexity": 20.5}, {"step": 3, "eval_perplexity": float("nan")}]
-    for text, points in ((json.dumps(entries + evaluated), 367), (json.dumps(entries[-1:]), None), ("[1", None)):
-        write_atomically(run.adapters / "mle" / "training_log.json", text)
-        report = build_report(run.folder)
-        mle, emo = report.trainings
-        assert emo.log is None
-        assert (len(mle.log.step) if mle.log else None) == points
-        json.dumps(report.model_dump(), allow_nan=False)
-        if points:
-            assert mle.log.step[:3] == [1, 4, 7]
-            assert mle.log.ce[1] == pytest.approx(4 / 7, abs=1e-6)
-            assert {*mle.log.grad_norm, *mle.log.cost} == {None}
-            assert mle.evaluations.perplexity == [20.5, None]

@@ -18,7 +18,7 @@ from instruct.base.replies import Completion
 from instruct.data.prompts import request_of
 from instruct.judging.store import Judgment
 from instruct.reporting.digits import number, span
-from instruct.reporting.document import Brief, Caution, Listing, Paragraph, Section, Verdict, document
+from instruct.reporting.document import Brief, Caution, Listing, Paragraph, Verdict, document
 from instruct.reporting.model import ReportData
 from instruct.reporting.read import MOST_PAIRS, Judged
 from instruct.reporting.render.html import escaped_json, image, render
@@ -68,14 +68,12 @@ def render_page(report: ReportData, figures: Mapping[str, Path], pairs: str | No
         verdicts=verdicts,
         listings=_of_kind(Listing, shown.opening),
         warnings=[block.warning for block in _of_kind(Caution, shown.opening) if not block.about],
-        judges=[
-            paragraphs for part in _of_kind(Section, shown.numbers) if (paragraphs := _of_kind(Paragraph, part.blocks))
-        ],
+        judges=shown.judges,
         paragraphs=[block.text for block in _of_kind(Paragraph, shown.opening) if not block.about],
         trust={block.about: block.text for block in _of_kind(Paragraph, shown.opening)},
         figures={one_line(title): image(path.read_text(encoding="utf-8")) for title, path in figures.items()},
         leading=leading,
-        tables=[table for table in _of_kind(Table, shown.numbers) if table not in leading],
+        tables=[table for table in shown.numbers if table not in leading],
         made=shown.made,
         version=one_line(report.versions.get("instruct", "")),
         # The names go with the pairs: the script shows them with the texts.
