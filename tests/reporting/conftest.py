@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pages
 import pytest
 import yaml
 
@@ -170,50 +168,3 @@ def judge_run(run, card, write_answers, judge_pairs, judge_showings) -> Callable
         return run
 
     return write
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A real Chromium, for one module: while playwright drives it, an asyncio loop runs in this thread."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        pytest.skip("there is no Chromium on this machine")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=flags)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="session")
-def address(tmp_path_factory) -> str:
-    """Of the page of pages.write_run."""
-    return pages.write_test_page(tmp_path_factory.mktemp("page") / "run").as_uri()
-
-
-@pytest.fixture
-def visit(browser, address) -> Iterator[Callable[..., Any]]:
-    """`visit(fragment, **context)`: the page with its pairs; at the end, no script may have run and nothing loaded."""
-    seen: list[str] = []
-    opened = []
-
-    def go(fragment: str = "", **context: object) -> Any:
-        page = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **context}).new_page()
-        page.on("console", lambda message: seen.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: seen.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: seen.append(f"dialog: {dialog.message}"))
-        page.on("request", lambda request: seen.append(request.url[:200]) if not own(request.url) else None)
-        page.goto(address + fragment)
-        page.wait_for_selector("#list button")
-        opened.append(page)
-        return page
-
-    def own(url: str) -> bool:
-        return url.split("#")[0] == address or url.startswith("data:")
-
-    yield go
-    for page in opened:
-        assert page.evaluate("window.broken") is None
-        page.context.close()
-    assert seen == []
