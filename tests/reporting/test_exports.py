@@ -17,15 +17,11 @@ from instruct.reporting.report import build_report
     ("text", "shown"),
     [
         ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
-        ("-emo", "'-emo"),
-        ("\t=1", "'=1"),
         ("\r\n=1", "'=1"),
         (";=1+1", ";'=1+1"),
         ("＝1", "'＝1"),
         ("emo=1", "emo=1"),
         (-1.5, -1.5),
-        (True, "true"),
-        (None, ""),
     ],
 )
 def test_no_cell_is_a_formula(text, shown):

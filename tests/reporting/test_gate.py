@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 
 import pytest
 import yaml
@@ -30,8 +30,6 @@ def judged(run, card, write_answers, judge_pairs):
         (["50"], 0),  # both pass, one of them exactly
         (["50.01"], 4),
         (["75", "--judge", "j", "--candidate", "emo"], 0),
-        (["50", "--metric", "win_rate_low"], 4),
-        (["50", "--metric", "win_rate_low", "--judge", "j"], 0),
         (["74", "--metric", "win_rate_low", "--judge", "j"], 4),
     ],
 )
@@ -39,20 +37,13 @@ def test_the_exit_code_tells_whether_every_leading_figure_passes(instruct, judge
     found, out, stderr = instruct("report", judged.folder, "--fail-under", *flags)
     assert found == code
     assert f"report: {judged.report / 'report.md'}" in out  # the report is written whether or not the gate passes
-    assert ("below --fail-under" in stderr) == (code == 4)
-    assert ("is at least" in out) == (code == 0)
+    if code == 4:
+        assert re.fullmatch(r"instruct: below --fail-under [\d.]+: \w on emo against mle: win_rate\w* is .*\n", stderr)
 
 
-def test_each_failing_comparison_is_named_with_its_figure(instruct, judged):
-    _, _, stderr = instruct("report", judged.folder, "--fail-under", "60")
-    assert stderr == "instruct: below --fail-under 60: k on emo against mle: win_rate is 50.00\n"
-
-
-@pytest.mark.parametrize("metric", ["win_rate", "win_rate_low"])
-def test_a_missing_rate_fails(instruct, judge_run, metric):
-    run = judge_run([UNREAD, UNREAD])
-    code, _, stderr = instruct("report", run.folder, "--fail-under", "0", "--metric", metric)
-    assert (code, stderr) == (4, f"instruct: below --fail-under 0: j on emo against mle: {metric} is undefined\n")
+def test_a_missing_rate_fails(instruct, judge_run):
+    code, _, stderr = instruct("report", judge_run([UNREAD, UNREAD]).folder, "--fail-under", "0")
+    assert (code, stderr) == (4, "instruct: below --fail-under 0: j on emo against mle: win_rate is undefined\n")
 
 
 def test_an_unfinished_comparison_fails_whatever_its_rate(instruct, run, card, write_answers, judge_pairs):
@@ -74,35 +65,14 @@ def test_a_configured_comparison_without_verdicts_fails(instruct, judged):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--fail-under", "101"], "--fail-under 101: must be a percentage"),
-        (["--fail-under", "nan"], "--fail-under nan: must be a percentage"),
         (["--fail-under", "0.5"], "--fail-under 0.5: is below 1 %; for 50 % give 50"),
-        (["--metric", "win_rate"], "--metric requires --fail-under"),
-        (
-            ["--fail-under", "5", "--judge", "nobody"],
-            "select no comparison; the report has j on emo against mle, k on emo against mle",
-        ),
-        (["--fail-under", "5", "--candidate", "nobody"], "select no comparison"),
+        (["--fail-under", "5", "--judge", "nobody"], "select no comparison; the report has j on emo against mle"),
     ],
 )
 def test_a_wrong_call_is_refused_in_one_line(instruct, judged, flags, message):
     code, _, stderr = instruct("report", judged.folder, *flags)
     assert (code, stderr.count("\n")) == (2, 1)
     assert message in stderr
-
-
-def test_the_gate_applies_to_imported_verdicts(instruct, tmp_path):
-    rows = [
-        {
-            "instruction": f"p {n}", "dataset": "d", "annotator": "a", "preference": 2 if n else 1,
-            "output_1": "one", "generator_1": "theirs", "output_2": "two", "generator_2": "ours",
-        }
-        for n in range(4)
-    ]  # fmt: skip
-    write_atomically(tmp_path / "a.json", json.dumps(rows))
-    call = ["report", "--annotations", tmp_path / "a.json", "--output", tmp_path / "imported", "--fail-under"]
-    assert instruct(*call, "75")[0] == 0
-    assert instruct(*call, "76")[0] == 4
 
 
 def test_a_lower_end_of_50_takes_a_claim(instruct, run, card, write_answers, judge_pairs):

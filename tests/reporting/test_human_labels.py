@@ -83,7 +83,7 @@ def test_report_combines_labels_with_verdicts_and_keeps_them(folder, instruct, t
 
 @pytest.mark.parametrize("annotators", [1, 2])
 def test_labels_of_all_pairs_are_peoples_own_win_rate(folder, instruct, tmp_path, annotators) -> None:
-    """Of two annotators, the second calls all pairs for the candidate."""
+    """Of two annotators, whose labels are averaged, the second calls all pairs for the candidate."""
     path = tmp_path / "labels.jsonl"
     labels = ["candidate"] * 50 + ["tie"] * 10 + ["baseline"] * 60
     lines = [label_line(number, label, annotator="a") for number, label in enumerate(labels)]
@@ -101,7 +101,6 @@ def test_labels_of_all_pairs_are_peoples_own_win_rate(folder, instruct, tmp_path
     expected = scipy.stats.binomtest(50, 110).pvalue if annotators == 1 else scipy.stats.ttest_1samp(points, 0.5).pvalue
     assert found["claim"]["p"] == pytest.approx(expected, rel=1e-3)
     assert f"With people's labels on 120 of 120 pairs: win rate of emo {100 * points.mean():.1f} %" in out
-    assert "cannot be combined" not in out
 
 
 def test_labels_count_for_either_side_as_the_candidate(folder, instruct, tmp_path) -> None:
@@ -116,21 +115,7 @@ def test_labels_count_for_either_side_as_the_candidate(folder, instruct, tmp_pat
     assert figures(folder)["with_labels"] == found
 
 
-def test_several_annotators_are_averaged_and_one_may_not_label_twice(folder, instruct, tmp_path) -> None:
-    path = tmp_path / "labels.jsonl"
-    rows = [label_line(number, "candidate", annotator="a") for number in range(40)]
-    path.write_text("\n".join([*rows, *(label_line(number, "tie", annotator="b") for number in range(40))]))
-    assert instruct("report", folder, "--human", path)[0] == 0
-    assert figures(folder)["with_labels"]["labels_only"] == 75
-    path.write_text("\n".join([*rows, label_line(3, "tie", annotator="a")]))
-    code, _, err = instruct("report", folder, "--human", path)
-    assert code == 2
-    assert "row 41" in err
-    assert "is already labeled in row 4" in err
-
-
 def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None:
-    """The labels by people are the judge's agreement with people, and say so if the finding does not survive them."""
     with JudgmentStore(folder / "judgments.sqlite") as store:
         said = {each.pair: each.verdict for each in store.judgments(store.comparisons()[0])}
     right = {n: "candidate" if said[n] == "first" else "baseline" for n in range(20)}
@@ -143,52 +128,32 @@ def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None
     low, high = measured["accuracy_interval"]
     assert (low, high) == pytest.approx(mean_score(np.repeat([0.0, 1.0], 20)[None]).interval, abs=0.01)
     assert measured["kappa_interval"][0] < measured["kappa"] < measured["kappa_interval"][1]
-    assert "this run's labels: κ" in out
     assert f"(accuracy 50.0 % of 40, 95 % CI {low:.1f}–{high:.1f}), too few pairs to rely on" in out
-    assert "contradict" not in out
+
+
+@pytest.mark.parametrize(("labels", "contradicted"), [((9, 11), False), ((20, 60), True)])
+def test_labels_that_contradict_a_judge_are_said_beside_its_finding(folder, instruct, tmp_path, labels, contradicted):
     with JudgmentStore(folder / "judgments.sqlite") as store:
         store.add_judgments(
             Judgment("sure", "emo", "mle", number, question(number), "d", "first", f"sure {number}", "first")
             for number in range(PAIRS)
         )
-    labels = dict.fromkeys(range(9), "candidate") | dict.fromkeys(range(9, 20), "baseline")
-    code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", labels))
+    said = dict(enumerate(["candidate"] * labels[0] + ["baseline"] * labels[1]))
+    code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", said))
     assert code == 0
     assert "sure: emo beats mle" in out
-    assert "With people's labels on 20 of 120 pairs: win rate of emo 45 %" in out
-    assert "contradict" not in out  # 11 of 20 labels say nothing against it
+    assert ("n = 120). People's labels contradict this" in out) == contradicted
     claim = figures(folder)["with_labels"]["claim"]
-    assert (claim["judge"], claim["family"], claim["claims"], claim["finding"]) == (
-        "cheap",
-        "labels",
-        2,
-        "too few",
-    )
+    assert (claim["judge"], claim["family"], claim["claims"]) == ("cheap", "labels", 2)
     assert claim["adjusted_p"] == min(1, 2 * claim["p"])
-    labels = dict.fromkeys(range(60), "baseline") | dict.fromkeys(range(60, 80), "candidate")
-    code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", labels))
-    assert code == 0
-    assert "sure: emo beats mle" in out
-    assert "n = 120). People's labels contradict this" in out
-    assert "people's labels contradict the judge: with them the win rate of emo is" in out
-
-
-def test_few_labels_and_labels_of_unjudged_pairs_are_warned_about(folder, instruct, tmp_path) -> None:
-    path = write_labels(tmp_path / "labels.jsonl", dict.fromkeys(range(10), "tie"))
-    path.write_text(path.read_text() + json.dumps(json.loads(label_line(0, "tie")) | {"instruction": "other"}) + "\n")
-    code, out, _ = instruct("report", folder, "--human", path)
-    assert code == 0
-    assert "only 0 of 10 labels for the side that has fewer" in out
-    assert "not counted: 1 label on pairs without a verdict" in out
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{}\n", "row 1: the key 'candidate' is missing"),
         (label_line(1, "emo") + "\n", "row 1: label: "),
         (label_line(1, "tie", candidate="x") + "\n", "no label is on a judged pair"),
-        ("", "has no rows"),
+        ((label_line(1, "tie") + "\n") * 2, "is already labeled in row 1"),
     ],
 )
 def test_unusable_labels_are_refused_and_nothing_is_kept(folder, instruct, tmp_path, content: str, said: str) -> None:
@@ -214,7 +179,7 @@ def test_a_sample_draws_pairs_at_random_and_a_larger_one_contains_a_smaller(fold
     assert prompts == random_order(map(question, range(PAIRS)))[:30]
     first = {"emo" in row["answer_1"] for row in drawn}
     assert first == {True, False}  # the sides are random, and nothing says which is which
-    assert [*drawn[0]] == ["pair", "candidate", "baseline", "prompt", "answer_1", "answer_2", "label"]
+
     every = sampled(folder, instruct, 500)
     assert len(every) == PAIRS
     assert every[:30] == drawn
@@ -238,27 +203,7 @@ def test_a_sample_that_people_filled_in_is_reported(folder, instruct, tmp_path) 
     assert code == 0, err
     assert "With people's labels on 35 of 120 pairs" in out
     assert figures(folder)["with_labels"]["labels_only"] == pytest.approx(100 * (10 + 5 / 2) / 35, abs=1e-4)
-    for change, said in (({"label": "3"}, "label: is '3'; write 1, 2 or tie"), ({"pair": "p0"}, "pair: is none of")):
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows([rows[0], rows[1] | change])
-        code, _, err = instruct("report", folder, "--human", path)
-        assert code == 2
-        assert "row 2: " + said in err
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--sample", "0"], "must be at least 1"),
-        (["--sample", "9", "--candidate", "emo"], "--candidate requires --baseline"),
-        (["--sample", "9", "--candidate", "emo", "--baseline", "nobody"], "no such answers"),
-        (["--sample", "9", "--judge", "pandalm"], "no judge is asked"),
-        (["--judge", "pandalm", "--candidate", "emo"], "--candidate requires --sample"),
-    ],
-)
-def test_a_sample_that_cannot_be_drawn_is_refused(folder, instruct, flags: list[str], said: str) -> None:
-    code, _, err = instruct("validate", "--against", folder, *flags)
+    path.write_text(path.read_text(encoding="utf-8").replace("Tie ", "3"), encoding="utf-8")
+    code, _, err = instruct("report", folder, "--human", path)
     assert code == 2
-    assert said in err
+    assert "row 31: label: is '3'; write 1, 2 or tie" in err

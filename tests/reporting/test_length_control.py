@@ -138,14 +138,6 @@ def test_a_plain_file_gives_a_rate_marked_as_not_the_leaderboards(rows, gamed, t
     assert length_controlled_win_rate(rows[::-1], write(tmp_path / "plain.csv", plain))[0] == found
 
 
-def test_the_effect_of_length_is_removed(joined, rows):
-    """A judge that only looks at length sees no difference once length is controlled for."""
-    by_length = [row | {"preference": 2.0 if len(row["output_2"]) > len(row["output_1"]) else 1.0} for row in rows]
-    longer = [row | {"preference": 2.0, "output_2": row["output_1"] + "y" * (n + 1)} for n, row in enumerate(rows)]
-    assert abs(length_controlled_win_rate(by_length, joined)[0].win_rate - 50) < 15
-    assert length_controlled_win_rate(longer, joined)[0].win_rate < 100
-
-
 def test_data_that_cannot_be_fitted_is_reported(joined, rows):
     none = [row | {"preference": None} for row in rows[:40]] + rows[:4]
     assert length_controlled_win_rate(none, joined)[0].win_rate is None
@@ -158,13 +150,6 @@ def test_data_that_cannot_be_fitted_is_reported(joined, rows):
     [
         (lambda rows: rows[0].pop("instruction") and None, "identifies its prompts by index only"),
         (lambda rows: rows[3].update(instruction_difficulty="hard"), "row 4: instruction_difficulty: 'hard' is not"),
-        (lambda rows: rows[3].update(instruction_difficulty=""), "row 4: instruction_difficulty: is no number"),
-        (lambda rows: rows[3].update(std_delta_len=""), "row 4: std_delta_len: is no number"),
-        (
-            lambda rows: rows[63].update(instruction_difficulty=9.0),
-            "row 64: instruction_difficulty: 'Prompt 3, .* differs from an earlier row",
-        ),
-        (lambda rows: rows[2].update(not_gamed_baseline=0), "row 3: not_gamed_baseline: must be True or False"),
         (
             lambda rows: [row.update(instruction=f"Not {row['index']}") for row in rows[7::60]],
             "for 1 of 60 prompts, first 'P",
@@ -178,14 +163,3 @@ def test_an_invalid_file_is_refused(rows, gamed, tmp_path, change, message):
         table = gamed
     with pytest.raises(InputError, match=message):
         length_controlled_win_rate(rows, write(tmp_path / "difficulty.csv", table))
-
-
-def test_an_index_beyond_the_prompts_is_refused(rows, gamed, tmp_path):
-    prompts = write(tmp_path / "prompts.csv", [{"instruction": prompt} for prompt in PROMPTS[:50]])
-    with pytest.raises(InputError, match="row 51: index: 50 must be a position among 50 prompts"):
-        length_controlled_win_rate(rows, write(tmp_path / "difficulty.csv", gamed), prompts)
-
-
-def test_a_missing_answer_is_named(rows, joined):
-    with pytest.raises(InputError, match="no output_1 to 'Prompt 0"):
-        length_controlled_win_rate([{k: v for k, v in row.items() if k != "output_1"} for row in rows], joined)

@@ -50,9 +50,8 @@ def test_every_path_of_the_schema_has_a_target():
 @pytest.mark.parametrize("name", [*worlds.RUNS, *worlds.LOGS])
 def test_every_world_has_the_truth_of_what_its_report_states(name):
     rng = np.random.default_rng(0)
-    for world in (worlds.RUNS | worlds.LOGS)[name][:2]:
-        made = world(rng)
-        assert simulation.score(made.report(), made.truths)
+    made = (worlds.RUNS | worlds.LOGS)[name][0](rng)
+    assert simulation.score(made.report(), made.truths)
 
 
 def test_a_path_or_a_sentence_without_a_target_is_refused():
@@ -76,19 +75,6 @@ def test_what_does_not_hold_is_counted():
     }
     cells = {(path, "covers"): simulation.Cell([0.5] * 100, [1.0] * 100)}
     assert simulation.misses(cells, 1) == [(path, "covers")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["one judge", *worlds.LOGS])
-def test_a_small_simulation_misses_nothing(name):
-    cells_of = worlds.RUNS[name][8:9] if name in worlds.RUNS else worlds.LOGS[name]
-    made = cells_of[:1] if name == "twenty tasks" else cells_of[:: len(cells_of) // 8 | 1]  # eight or so of many
-    found = []
-    for world in made:
-        cells = simulation.run_cell(world, 60, 3)
-        assert not simulation.misses(cells, len(made) * len(cells))
-        found += [cell.share for (_, kind), cell in cells.items() if kind == "found"]
-    assert name == "twenty tasks" or max(found, default=1) > 0.1  # of those none differs much
 
 
 def test_a_baseline_that_loses_nearly_every_pair_tells_no_systems_apart():

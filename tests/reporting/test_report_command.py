@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,8 +38,7 @@ def complete_run(run, write_answers, add_step) -> RunDirectory:
     return run
 
 
-@pytest.mark.parametrize("verb", [pytest.param("report", marks=pytest.mark.slow), "judge"])
-def test_reporting_needs_no_requests_and_no_heavy_packages(complete_run, verb):
+def test_reporting_needs_no_requests_and_no_heavy_packages(complete_run):
     """Nothing that can send a request, and nothing that takes seconds to import."""
     flags = ["--candidate", "emo", "--baseline", "mle"]
     flags += ["--judge", "pandalm", "--judge", "weighted_alpaca_eval_gpt4_turbo"]
@@ -47,51 +47,77 @@ def test_reporting_needs_no_requests_and_no_heavy_packages(complete_run, verb):
         "import sys\nfrom instruct.command.main import main\n"
         f"code = main()\nprint('loaded:', [name for name in {heavy} if name in sys.modules])\nsys.exit(code)"
     )
-    command = [sys.executable, "-c", code, verb, str(complete_run.folder), *(flags if verb == "judge" else [])]
+    command = [sys.executable, "-c", code, "judge", str(complete_run.folder), *flags]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "Agreement between judges" in done.stdout
     assert done.stdout.endswith("loaded: []\n")
 
 
-def test_verdicts_of_an_unknown_annotator_give_a_run_and_a_report(instruct, tmp_path):
-    file = tmp_path / "annotations.json"
+@pytest.fixture
+def annotations(tmp_path) -> Path:
+    """Verdicts in a file without answers: three wins, a tie, a loss, and one that failed."""
     rows = [
         {
-            "instruction": f"secret prompt {number}", "dataset": "d", "annotator": "nobody_knows",
-            "preference": preference, "output_1": "one", "generator_1": "theirs", "output_2": "two",
-            "generator_2": "ours",
+            "instruction": f"p {number}", "annotator": "nobody_knows", "preference": preference,
+            "generator_1": "theirs", "generator_2": "ours",
         }
         for number, preference in enumerate([2, 2, 1, 1.5, None, 2])
     ]  # fmt: skip
-    write_atomically(file, json.dumps(rows))
+    write_atomically(tmp_path / "annotations.json", json.dumps(rows))
+    return tmp_path / "annotations.json"
+
+
+def write_side(folder: Path, name: str, output: str, **more: str) -> Path:
+    """The answers of a system to the prompts of `annotations`."""
+    rows = [{"dataset": "d", "instruction": f"p {number}", "output": output, "generator": "x"} for number in range(6)]
+    write_atomically(folder / f"{name}.json", json.dumps([row | more for row in rows]))
+    return folder / f"{name}.json"
+
+
+def test_verdicts_of_an_unknown_annotator_give_a_run_and_a_report(instruct, annotations, tmp_path):
     folder = tmp_path / "imported" / "report"
-    code, out, _ = instruct("report", "--annotations", file, "--output", tmp_path / "imported")
+    call = ["report", "--annotations", annotations, "--output", tmp_path / "imported"]
+    code, out, _ = instruct(*call)
     assert code == 0
     (judge,) = json.loads((folder / "report.json").read_text())["judges"]
     (comparison,) = judge["comparisons"]
     counts = comparison["claim"]["counts"]
     assert (judge["name"], comparison["candidate"], comparison["baseline"]) == ("nobody_knows", "ours", "theirs")
     assert [counts[key] for key in ("win", "tie", "loss", "unparsed", "failed")] == [3, 1, 1, 0, 1]
-    assert comparison["notes"] == [
-        "these verdicts were read from a file, not made in this run",
-        "the file does not say which answer was shown first: 4 verdicts left out of the figures about positions",
-    ]
     assert (comparison["first_position_rate"], comparison["first_position_n"]) == (None, 0)
     assert "WARNING: nobody_knows: the judge has no card here" in out
     markdown = (folder / "report.md").read_text()
     assert instruct("report", tmp_path / "imported")[0] == 0
     assert (folder / "report.md").read_text() == markdown
-    assert instruct("report", "--annotations", file, "--output", tmp_path / "imported")[0] == 0
+    assert instruct(*call)[0] == 0
+
+
+def test_answers_beside_verdicts_give_lengths_and_clusters(instruct, annotations, tmp_path):
+    sides = [write_side(tmp_path, *side, doc="one") for side in (("ours", "fives"), ("theirs", "two"))]
+    flags = ["--cluster-column", "doc", "--outputs", sides[0], "--reference", sides[1], "--output", tmp_path / "run"]
+    code, _, stderr = instruct("report", "--annotations", annotations, *flags)
+    assert (code, stderr) == (0, "")
+    report = json.loads((tmp_path / "run" / "report" / "report.json").read_text())
+    assert {system["name"]: system["mean_characters"] for system in report["systems"]} == {"ours": 5, "theirs": 3}
+    assert report["judges"][0]["comparisons"][0]["claim"]["params"]["clusters"] == 1
+
+
+def test_answers_other_than_those_that_were_judged_are_refused(instruct, annotations, tmp_path):
+    rows = [row | {"output_2": "judged"} for row in json.loads(annotations.read_text())]
+    write_atomically(annotations, json.dumps(rows))
+    outputs = write_side(tmp_path, "ours", "another")
+    code, _, stderr = instruct(
+        "report", "--annotations", annotations, "--outputs", outputs, "--output", tmp_path / "run"
+    )
+    assert (code, stderr.count("\n")) == (2, 1)
+    assert "output_2: the answer to 'p 0' differs from the one in" in stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--annotations", "a.json"], "--annotations requires --output DIR"),
-        (["--annotations", "a.json", "--output", "o"], "a.json: no such file"),
-        (["--output", "o"], "--output requires --annotations"),
-        (["--difficulty-prompts", "p.json"], "--difficulty-prompts requires --instruction-difficulty"),
         (["runs/small", "--instruction-difficulty", "d.csv"], "d.csv: no such file"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pages import LOSS, TIE, UNREAD, WIN, only_comparison
+from pages import LOSS, TIE, UNREAD, WIN
 
 from instruct.analysis.inference import mean_score
 from instruct.reporting.model import compared_by
@@ -32,35 +32,6 @@ def test_systems_with_a_common_baseline_are_compared_on_common_prompts(run, card
     every = [mean_score((1 + differences[None]) / 2), *tested]
     ends = [min(one.interval[0] for one in every), max(one.interval[1] for one in every)]
     assert found.interval == pytest.approx([2 * end - 100 for end in ends], abs=1e-4)
-
-
-def test_parts_add_up_to_the_total_and_the_leading_policy_is_tested(judge_run):
-    verdicts = ["first"] * 5 + ["second", "tie", "unparsed", "failed"]
-    run = judge_run([{"verdict": v, "dataset": "aaaaabaab"[i]} for i, v in enumerate(verdicts)])
-    comparison = only_comparison(run)
-    a, b = comparison.parts
-    counts = comparison.counts
-    assert (a.dataset, a.n, b.dataset, b.n) == ("a", 7, "b", 2)
-    assert all(getattr(a, key) + getattr(b, key) == getattr(counts, key) for key in ("n", "win", "tie", "loss"))
-    assert (a.unread, b.unread) == (1, 1)
-    assert a.win_rate == pytest.approx(100 * 5.5 / 6, abs=1e-6)
-    bounded = [mean_score(np.array([[1, 1, 1, 1, 1, 0.5, filled]])).interval for filled in (0.0, 1.0)]
-    assert a.interval == pytest.approx([bounded[0][0], bounded[1][1]], abs=1e-5)
-    assert (b.win_rate, b.interval) == (None, None)  # a single verdict
-    assert counts.decided == 6
-    assert comparison.claim.p == pytest.approx(2 * 93 / 256)  # five of eight
-
-
-def test_lengths_cover_pairs_with_a_verdict_and_both_answers(run, card, write_answers, judge_pairs):
-    card("j")
-    write_answers("emo", 12, output="a longer answer")
-    write_answers("mle", 10, output="short")
-    judge_pairs([WIN] * 6 + [LOSS] * 3 + [("failed", "failed")] + [WIN] * 2)
-    length = only_comparison(run).length
-    assert (length.candidate_mean, length.baseline_mean) == (15, 5)
-    assert (length.term, length.note) == (None, "not estimable: fewer than 20 pairs")
-    (run.outputs / "mle.json").unlink()
-    assert only_comparison(run).length is None
 
 
 def test_every_report_shows_how_judges_agree(run, card, write_answers, judge_pairs):

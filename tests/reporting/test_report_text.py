@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,14 +86,10 @@ def test_hostile_names_are_escaped_on_the_terminal(hostile_run):
     ("counts", "sentence"),
     [
         (counted(win=70, loss=30), "j: emo beats mle: win rate 70.0 % (95 % CI 60.0–78.8, n = 100)"),
-        (counted(win=30, loss=70), "j: mle beats emo: win rate 70.0 % (95 % CI 60.0–78.8, n = 100)"),
         (counted(win=50, loss=50),
          "j: no difference shown between emo and mle: win rate 50.0 % (95 % CI 39.8–60.2, n = 100); differences "
          "beyond ±8.7 points are excluded (90 % CI)"),
         (pairs_of(["unparsed"] * 2 + ["failed"]), "j: no verdict on emo against mle (2 unparsed, 1 failed)"),
-        (counted(win=420, loss=325, failed=60),
-         "j: no difference shown between emo and mle: win rate 56.4 % (95 % CI 48.7–63.0 with 60 missing lost or won, "
-         "n = 745); differences beyond ±12.6 points are excluded (90 % CI)"),
         (counted(win=30, loss=70, failed=9),
          "j: mle beats emo: win rate 70.0 % (95 % CI 54.5–80.6 with 9 missing lost or won, "
          "n = 100)"),
@@ -123,6 +121,19 @@ def test_what_changes_a_claim_is_said_everywhere(judge_run, instruct):
         assert all(text[1:] in form for form in written), text
     quiet = instruct("report", run.folder, "--quiet")[1].splitlines()
     assert quiet == [*report.headlines(), "WARNING: 4 warnings in report.md"]
+
+
+def test_a_summary_fits_a_terminal_and_has_a_line_per_sentence_in_a_file(judge_run, monkeypatch):
+    warning = "this judge follows the length of the answers and checks no fact in them; do not quote it"
+    report = build_report(judge_run([WIN] * 4 + [("first", "first")] * 8, warning=warning).folder)
+    assert any(warning[-40:] in line for line in str(report).splitlines())
+    ours, theirs = os.openpty()
+    monkeypatch.setenv("COLUMNS", "80")
+    with os.fdopen(theirs, "w") as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        lines = str(report).splitlines()
+    os.close(ours)
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_p_value_is_never_shown_as_zero():

@@ -5,8 +5,6 @@ import shutil
 
 import numpy as np
 import pytest
-import yaml
-from kept_tasks import keep_task
 from pages import LOSS, TIE, UNREAD, WIN
 
 from instruct import compare_logs
@@ -15,7 +13,6 @@ from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.judging.cards import load_judge_card
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.reporting.run_logs import logs_of_run
 from instruct.run.directory import RunDirectory
 
 
@@ -81,48 +78,6 @@ def test_another_opponent_or_judge_is_refused(two, change, problem):
         compared(two)
 
 
-def test_systems_of_one_run_are_seen_from_every_baseline(run, card, write_answers, judge_pairs):
-    card("j")
-    for name in ("a", "b", "mle"):
-        write_answers(name, 12)
-    for candidate, baseline, wins in (("a", "mle", 9), ("b", "mle", 4), ("a", "b", 8)):
-        judge_pairs([WIN] * wins + [LOSS] * (12 - wins), candidate=candidate, baseline=baseline)
-    means = {(log.task, log.system): log.mean("win rate") for log in logs_of_run(run.folder)}
-    assert means == {
-        ("j against mle", "a"): 0.75,
-        ("j against mle", "b"): pytest.approx(1 / 3),
-        ("j against b", "mle"): pytest.approx(2 / 3),
-        ("j against b", "a"): pytest.approx(2 / 3),
-    }
-
-
-def test_seeds_of_a_run_are_trainings_of_one_system(run, card, write_answers, judge_pairs):
-    card("j")
-    config = run.config()
-    names = [f"{system}-seed{seed}" for system in ("emo", "dft", "mle") for seed in (1, 2, 3)]
-    config["systems"] = {name: {"objective": name[:3], "seed": int(name[-1])} for name in names}
-    (run.folder / "config.yaml").write_text(yaml.safe_dump(config))
-    for name in names:
-        write_answers(name, 30)
-    for seed in (1, 2, 3):
-        for system, wins in (("emo", 20 + seed), ("dft", 12)):
-            judge_pairs(
-                [WIN] * wins + [LOSS] * (30 - wins), candidate=f"{system}-seed{seed}", baseline=f"mle-seed{seed}"
-            )
-    (claim,) = compare_logs([run.folder], baseline="dft").claims
-    assert (claim.candidate, claim.trainings, claim.task) == ("emo", 3, "j against mle")
-    assert claim.value == pytest.approx(100 * (22 - 12) / 30)
-
-
-def test_tasks_of_runs_are_compared_row_by_row(run, tmp_path):
-    runs = [run, RunDirectory(shutil.copytree(run.folder, tmp_path / "runs" / "second"))]
-    for place, each in enumerate(runs):
-        keep_task(each, "trec", "emo", [float(row % (2 + place) > 0) for row in range(40)])
-    (claim,) = compare_logs({"one": runs[0].folder, "two": runs[1].folder}).claims
-    assert (claim.task, claim.measure, claim.test, claim.n) == ("trec", "acc", "McNemar", 40)
-    assert claim.value == pytest.approx(100 * (26 - 20) / 40)
-
-
 def test_the_command_prints_the_claims_and_writes_files(instruct, two, tmp_path):
     files = [tmp_path / f"c.{ending}" for ending in ("md", "csv", "html", "json")]
     flags = [flag for file in files for flag in ("--output", file)]
@@ -138,12 +93,7 @@ def test_the_command_prints_the_claims_and_writes_files(instruct, two, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["runs/small"], "all logs are of one system (emo)"),
         (["runs/small", "./runs/../runs/small"], "small/emo: given twice; name each log once"),
-        (["runs/small", "runs/absent"], "runs/absent: no such file or folder"),
-        (["runs/small", "runs/second", "--output", "c.txt"], "c.txt: the extension must be .md, .csv, .html or .json"),
-        (["runs/small", "runs/second", "--train.epochs", "3"], "unexpected argument '--train.epochs'"),
-        (["one=runs/small", "runs/second"], "runs/second: has no name, unlike others; write NAME=PATH for all"),
         (["one=runs/none", "two=runs/second"], "one=runs/none: no such file or folder runs/none"),
     ],
 )

@@ -66,11 +66,7 @@ def test_only_hashes_leave_a_run(bench):
 
 GOOD = dict(zip(COLUMNS, ("mle", "1", "test", "", "accuracy", "a", "", "1", "", "1", "higher"), strict=True))
 BAD = {
-    "system": [{"system": ""}],
-    "unit": [{"unit": ""}],
     "value": [{"value": "much"}],
-    "weight": [{"weight": "3"}],
-    "better": [{"better": "more"}],
     "better: is another one": [{}, {"unit": "b", "better": "lower"}],
     "there twice": [{}, {}],
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,8 @@ import pytest
 from instruct.base.errors import InstructError
 from instruct.generation.continuations import Continuation
 from instruct.measuring.mauve import mauve
-from instruct.measuring.predictions import DISTANCES
 from instruct.measuring.sampled import diversity_of, mauve_measured, rouge_of
-from instruct.reporting.report import Report, build_report, write_report
+from instruct.reporting.report import Report, build_report
 from instruct.reporting.texts import METRICS, text_systems
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import metrics_path, numbers, read_metrics, write_numbers, write_values
@@ -120,13 +118,6 @@ def test_systems_are_tested_against_mle_and_against_their_control(report):
     assert all(test.adjusted_p >= test.p for test in tests.values() if test.p is not None)
 
 
-def test_the_control_follows_its_system_and_silences_the_warning(report):
-    systems = text_systems(report.measurements)
-    assert list(systems) == ["mle", "emo", "mle-matched-emo"]
-    assert systems["mle-matched-emo"]["matched_temperature"].value == 0.87
-    assert not any("control" in warning for warning in cautions(report))
-
-
 def test_a_comparison_of_sampled_texts_without_the_control_is_a_warning(tmp_path):
     run = started(tmp_path / "other", "mle", "emo")
     for name in ("mle", "emo"):
@@ -138,16 +129,6 @@ def test_a_comparison_of_sampled_texts_without_the_control_is_a_warning(tmp_path
     assert "emo has no matched-temperature control (there is <b>no</b> human text [x]): its difference" in warning
     assert "<b>" not in found.to_markdown()
     assert "<b>no" not in found.to_html()
-
-
-def test_empty_continuations_and_texts_that_rouge_cannot_read_are_warnings(tmp_path):
-    run = started(tmp_path / "other", "emo")
-    write_numbers(run, "diversity", "emo", numbers({"repetition": 0.1}, 200, empty=30, continuations=200))
-    write_numbers(run, "rouge", "emo", numbers({"rouge1": 0.1}, 200, without_tokens=40))
-    assert cautions(build_report(run.folder)) == [
-        "30 of 200 continuations of emo are empty",
-        "ROUGE sees no token in 40 of 200 pairs of emo: it reads the letters a to z and digits only",
-    ]
 
 
 def test_systems_that_were_measured_on_different_texts_are_a_warning(tmp_path):
@@ -162,40 +143,6 @@ def test_systems_that_were_measured_on_different_texts_are_a_warning(tmp_path):
     (warning,) = measured("mle", "b")  # what an interrupted evaluation of other texts leaves
     assert warning.startswith("perplexity was measured on different texts, or with different settings")
     assert measured("base", "b") == []
-
-
-def test_values_that_are_missing_leave_the_value_alone(run, tmp_path):
-    other = RunDirectory(shutil.copytree(run.folder, tmp_path / "other"))
-    shutil.rmtree(other.folder / "metrics")
-    system = text_systems(build_report(other.folder).measurements)["emo"]
-    assert system["rougeL"].value == read_metrics(run).texts["emo"]["rougeL"].value
-    assert system["rougeL"].interval is system["mauve"].interval is None
-
-
-def test_training_seeds_are_one_system_with_an_interval_over_trainings(tmp_path):
-    other = RunDirectory(tmp_path / "seeds")
-    names = [f"{objective}-seed{seed}" for objective in ("mle", "emo") for seed in (1, 2)]
-    other.start({"name": "x", "systems": {n: {"objective": n[:3], "seed": int(n[-1])} for n in names}})
-    for place, name in enumerate(names):
-        measure(other, name, "abcdefgh" if name.startswith("mle") else "abcd", 0.5, seed=place)
-    report = build_report(other.folder)
-    test = next(claim for claim in report.claims if claim.measure == "rouge1")
-    assert (test.candidate, test.baseline, test.trainings, test.test) == ("emo", "mle", 2, "two-way")
-    assert test.p < 0.2
-    values = [read_metrics(other).texts[name]["rouge1"].value for name in names]
-    assert test.value == pytest.approx(np.mean(values[2:]) - np.mean(values[:2]))
-
-
-def test_distances_at_other_temperatures_are_a_curve(tmp_path):
-    run = started(tmp_path / "plane", "mle", "emo")
-    for name, value, curve in (("mle", 3.0, (0.8, 1.2)), ("emo", 2.5, ())):
-        points = [[t, value + t - 1] for t in curve]
-        found = numbers(dict.fromkeys(DISTANCES, value), 200, temperature=1.0, curve=points)
-        write_numbers(run, "distances", name, found)
-    systems = text_systems(write_report(run.folder).report.measurements)
-    mle, emo = (systems[name]["forward_cross_entropy"].details.by_temperature for name in ("mle", "emo"))
-    assert (mle, emo) == ([[0.8, 2.8, 2.8], [1.0, 3.0, 3.0], [1.2, 3.2, 3.2]], [])
-    assert (run.report / "figures" / "precision_recall.svg").is_file()
 
 
 def test_a_number_that_is_not_finite_is_refused_and_changes_nothing(tmp_path: Path) -> None:
