@@ -13,50 +13,60 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from kept_tasks import keep_task
+from kept_tasks import keep_task, task_files
+from log_samples import annotations, arena_hard, inspect_log, inspect_sample, paired, rated
 
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.logs.tables import COLUMNS as COLUMNS_OF_SCORES
+from instruct.logs.tables import COLUMNS
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import numbers, write_numbers, write_values
 from tests.reporting.bench_runs import WORDS, bench_run, write_outputs
 
 UNITS = 60
-# The best first.
-SYSTEMS = ["good", "middle", "bad"]
-Score = float | None
-# By system, of each training: 1 for a win or a right answer of each unit, 0 for none, 1/2 for a tie; None: missing.
-World = Mapping[str, Sequence[Sequence[Score]]]
+SYSTEMS = ["good", "middle", "bad"]  # the best first
+# Of each unit, 1 for a win or a right answer, 0 for none, 1/2 for a tie; None: missing.
+Scores = Sequence[float | None]
+# By system, the scores of each training.
+World = Mapping[str, Sequence[Scores]]
 
-_GOOD = [float(unit < 45) for unit in range(UNITS)]
-_BAD = [float(unit >= 45) for unit in range(UNITS)]  # exactly 50 points less
-_MIDDLE = [float(unit % 2) for unit in range(UNITS)]
+GOOD = [float(unit < 45) for unit in range(UNITS)]
+BAD = [1 - score for score in GOOD]  # exactly 50 points less
+MIDDLE = [float(unit % 2) for unit in range(UNITS)]
 
 
-def _every(scores: Sequence[Score], step: int, value: Score) -> list[Score]:
+def every(scores: Scores, step: int, value: float | None) -> Scores:
     """The scores with another value at every so manieth unit."""
     return [value if unit % step == 5 else score for unit, score in enumerate(scores)]
 
 
-def _trainings(scores: Sequence[float]) -> list[list[Score]]:
+def trainings(scores: Sequence[float]) -> list[Scores]:
     return [[1 - score if unit % 20 == seed else score for unit, score in enumerate(scores)] for seed in range(3)]
 
 
 WORLDS: dict[str, World] = {
-    "plain": {"good": [_GOOD], "bad": [_BAD]},
-    "ties": {"good": [_every(_GOOD, 7, 0.5)], "bad": [_every(_BAD, 8, 0.5)]},
-    "missing": {"good": [_every(_GOOD, 30, None)], "bad": [_every(_BAD, 40, None)]},
-    "seeds": {"good": _trainings(_GOOD), "bad": _trainings(_BAD)},
-    "three": {"good": [_GOOD], "middle": [_MIDDLE], "bad": [_BAD]},
+    "plain": {"good": [GOOD], "bad": [BAD]},
+    "ties": {"good": [every(GOOD, 7, 0.5)], "bad": [every(BAD, 8, 0.5)]},
+    "missing": {"good": [every(GOOD, 30, None)], "bad": [every(BAD, 40, None)]},
+    "seeds": {"good": trainings(GOOD), "bad": trainings(BAD)},
+    "three": {"good": [GOOD], "middle": [MIDDLE], "bad": [BAD]},
 }
 EQUAL: World = {
     "good": [[unit // 2 % 2 for unit in range(UNITS)]],
     "bad": [[1 - unit // 2 % 2 for unit in range(UNITS)]],
 }
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+# What must hold of every claim and of every sentence
 
 
 def check_claim(claim: Mapping[str, Any], null: float = 0.0, systems: Sequence[str] = SYSTEMS) -> None:
@@ -79,153 +89,98 @@ def check_sentences(text: str, sentences: int) -> None:
     assert all(SYSTEMS.index(first) < SYSTEMS.index(second) for first, second in said), said
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+# What each tool writes of a system's scores
 
 
-# Files of other tools
-
-
-def write_json(path: Path, content: Any) -> Path:
+def write(path: Path, content: str | list[Any] | dict[str, Any]) -> Path:
+    """A text, or rows or other content as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = path.suffix == ".jsonl"
-    path.write_text("\n".join(map(json.dumps, content)) + "\n" if lines else json.dumps(content))
+    if path.suffix == ".jsonl" and isinstance(content, list):
+        content = "".join(json.dumps(row) + "\n" for row in content)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
     return path
 
 
-def table(folder: Path, system: str, scores: Sequence[Score], metric: str) -> Path:
-    path = folder / f"{system}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        rows = [[unit, "" if score is None else score, unit // 2] for unit, score in enumerate(scores)]
-        csv.writer(file).writerows([["id", metric, "passage"], *rows])
+def write_csv(path: Path, rows: Sequence[Sequence[object]]) -> Path:
+    with write(path, "").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
     return path
 
 
-def lm_eval(folder: Path, system: str, scores: Sequence[Score], metric: str, better: str = "higher") -> Path:
-    """A share, or a lower-is-better metric that is none."""
-    date, task = "2026-01-01T10-00-00.000000", {"task": "t", "metric_list": [{"metric": metric, "aggregation": "mean"}]}
-    values = [score if better == "higher" or score is None else 10 - 4 * score for score in scores]
-    rows = [
-        {"doc_id": unit, "doc": {"question": f"Q{unit}?"}, "target": "A", "arguments": {}, "resps": [["B"]]}
-        | {"filtered_resps": ["B"], "filter": "none", "metrics": [metric], metric: value}
-        for unit, value in enumerate(values)
-    ]
-    known = [value for value in values if value is not None]
-    results = {
-        "results": {"t": {"alias": "t", f"{metric},none": sum(known) / len(known)}},
-        "configs": {"t": task}, "n-shot": {"t": 0}, "versions": {"t": 1}, "config": {"model": "hf"},
-        "n-samples": {"t": {"original": UNITS, "effective": UNITS}}, "model_name": system,
-        "higher_is_better": {"t": {metric: better == "higher"}},
-    }  # fmt: skip
-    write_json(folder / system / f"samples_t_{date}.jsonl", rows)
-    write_json(folder / system / f"results_{date}.json", results)
+def on_scale(scores: Scores, better: str) -> Scores:
+    """A share, or values of a metric that is better lower and is none."""
+    return scores if better == "higher" else [None if score is None else 10 - 4 * score for score in scores]
+
+
+def table(folder: Path, system: str, scores: Scores, metric: str) -> Path:
+    rows = [[unit, "" if score is None else score, unit // 2] for unit, score in enumerate(scores)]
+    return write_csv(folder / f"{system}.csv", [["id", metric, "passage"], *rows])
+
+
+def lm_eval(folder: Path, system: str, scores: Scores, metric: str, better: str = "higher") -> Path:
+    for name, content in task_files("t", system, on_scale(scores, better), metric, better).items():
+        write(folder / system / name, content)
     return folder / system
 
 
-def lower(folder: Path, system: str, scores: Sequence[Score], metric: str) -> Path:
-    return lm_eval(folder, system, scores, metric, "lower")
-
-
-def inspect(folder: Path, system: str, scores: Sequence[Score], metric: str) -> Path:
+def inspect(folder: Path, system: str, scores: Scores, metric: str) -> Path:
+    failed = {"scores": {}, "error": {"message": "ValueError('x')"}}
     samples = [
-        {"id": unit, "epoch": 1, "input": f"Q{unit}?", "target": "a", "metadata": {"passage": unit // 2}}
-        | {"messages": [], "output": {"choices": []}, "scores": {metric: {"value": score}} if score is not None else {}}
-        | ({"error": {"message": "ValueError('x')"}} if score is None else {})
+        inspect_sample(unit, metadata={"passage": unit // 2})
+        | (failed if score is None else {"scores": {metric: {"value": score}}})
         for unit, score in enumerate(scores)
     ]
-    log = {
-        "version": 2, "status": "success", "plan": {"steps": [], "config": {}}, "samples": samples,
-        "eval": {
-            "task": "t", "model": system, "created": "2026-11-26T10:00:00+00:00", "dataset": {"samples": UNITS},
-            "config": {"epochs": 1, "epochs_reducer": ["mean"]}, "packages": {"inspect_ai": "0.3.285"},
-        },
-        "results": {"total_samples": UNITS, "scores": []},
-    }  # fmt: skip
-    return write_json(folder / system / "log.json", log)
+    return write(folder / system / "log.json", inspect_log(samples))
 
 
-def alpaca_eval(
-    folder: Path, system: str, scores: Sequence[Score], opponent: str = "ref", graded: bool = False
-) -> Path:
+def alpaca_eval(folder: Path, system: str, scores: Scores, opponent: str = "ref", graded: bool = False) -> Path:
     """Two rows share a prompt, and are a cluster; `graded`: a weighted judge's preferences, each of another prompt."""
-    share = [
-        score if not graded or score is None else 0.1 + 0.8 * score + unit % 9 / 100
-        for unit, score in enumerate(scores)
-    ]
-    rows = [
-        {
-            "id": unit,
-            "instruction": f"Q{unit if graded else unit // 2}?",
-            "output_1": f"other {unit}",
-            "output_2": f"{system} {unit}",
-        }
-        | {"generator_1": opponent, "generator_2": system, "annotator": "judge"}
-        | {"preference": None if score is None else 1 + score}
-        for unit, score in enumerate(share)
-    ]
-    return write_json(folder / system / "annotations.json", rows)
+    shares = scores
+    if graded:
+        shares = [None if score is None else 0.1 + 0.8 * score + unit % 9 / 100 for unit, score in enumerate(scores)]
+    rows = annotations([None if share is None else 1 + share for share in shares])
+    for unit, row in enumerate(rows):
+        row |= {"id": unit, "instruction": f"Q{unit if graded else unit // 2}?"}
+        row |= {"generator_1": opponent, "generator_2": system}
+    return write(folder / system / "annotations.json", rows)
 
 
-def arena_hard(folder: Path, system: str, scores: Sequence[Score], opponent: str = "ref") -> Path:
+def arena_hard_file(folder: Path, system: str, scores: Scores, opponent: str = "ref") -> Path:
     """Every fourth verdict is a strong one, which counts three times."""
 
-    def games(unit: int, score: Score) -> list[Any]:
-        if score is None:
-            return [None, None]
+    def labels(unit: int, score: float | None) -> tuple[str | None, str | None]:
         strong = ">" * (1 + (unit % 4 == 0))
-        return ["A=B", "A=B"] if score == 0.5 else [f"B{strong}A", f"A{strong}B"][:: 1 if score else -1]
+        won, lost = (f"B{strong}A", f"A{strong}B"), (f"A{strong}B", f"B{strong}A")
+        return {1.0: won, 0.0: lost, 0.5: ("A=B", "A=B"), None: (None, None)}[score]
 
-    rows = [
-        {"uid": f"u{unit}", "category": "hard_prompt", "judge": "gpt-4.1", "model": system, "baseline": opponent}
-        | {"games": [{"score": label, "judgment": f"[[{label}]]"} for label in games(unit, score)]}
-        for unit, score in enumerate(scores)
-    ]  # fmt: skip
-    return write_json(folder / f"{system}.jsonl", rows)
+    games = itertools.starmap(labels, enumerate(scores))
+    return write(folder / f"{system}.jsonl", arena_hard(games, category="hard_prompt", model=system, baseline=opponent))
 
 
-def mt_bench_pairs(folder: Path, first: str, second: str, scores: Sequence[Score]) -> Path:
+def mt_bench_pairs(folder: Path, first: str, second: str, scores: Scores) -> Path:
     """The two turns of a question are a cluster."""
     winner = {1.0: "model_1", 0.0: "model_2", 0.5: "tie", None: "error"}
+    rows = paired((winner[score], winner[score]) for score in scores)
+    return write(folder / f"{first}_{second}_pair.jsonl", [row | {"model_1": first, "model_2": second} for row in rows])
+
+
+def mt_bench_ratings(folder: Path, system: str, scores: Scores) -> Path:
+    ratings = [-1 if score is None else 1 + 9 * score for score in scores]
+    return write(folder / f"{system}_single.jsonl", rated(ratings, model=system))
+
+
+def unit_scores(
+    folder: Path, system: str, scores: Scores, metric: str = "win rate", better: str = "higher", against: str = ""
+) -> Path:
+    """scores.csv of a bench, with one training of one system."""
     rows = [
-        {"question_id": 81 + unit // 2, "turn": 1 + unit % 2, "judge": ["gpt-4", "pair-v2"], "model_1": first}
-        | {"model_2": second, "g1_winner": winner[score], "g2_winner": winner[score]}
-        for unit, score in enumerate(scores)
+        [system, "", "t", against, metric, unit, unit // 2, "" if value is None else value, "", 1, better]
+        for unit, value in enumerate(on_scale(scores, better))
     ]
-    return write_json(folder / f"{first}_{second}_pair.jsonl", rows)
+    return write_csv(folder / f"{system}.csv", [COLUMNS, *rows])
 
 
-def mt_bench_ratings(folder: Path, system: str, scores: Sequence[Score], _metric: str = "") -> Path:
-    rows = [
-        {"question_id": 81 + unit // 2, "turn": 1 + unit % 2, "model": system, "judge": ["gpt-4", "single-v1"]}
-        | {"score": -1 if score is None else 1 + 9 * score, "judgment": "[[1]]"}
-        for unit, score in enumerate(scores)
-    ]
-    return write_json(folder / f"{system}_single.jsonl", rows)
-
-
-# `instruct compare`
-
-Writer = Callable[[Path, str, Sequence[Score], str], Path]
-
-
-def against_another(folder: Path, system: str, scores: Sequence[Score], _metric: str) -> Path:
-    return alpaca_eval(folder, system, scores)
-
-
-def against_another_by_arena_hard(folder: Path, system: str, scores: Sequence[Score], _metric: str) -> Path:
-    return arena_hard(folder, system, scores)
-
-
-def verdicts_of_a_run(folder: Path, system: str, scores: Sequence[Score], _metric: str) -> Path:
-    run = RunDirectory(folder / system)
-    run.start({"name": system, "systems": {}, "comparisons": []})
-    judge(run, system, "ref", scores)
-    return run.folder
-
-
-def judge(run: RunDirectory, candidate: str, baseline: str, scores: Sequence[Score], question: str = "Q{}?") -> None:
+def judge(run: RunDirectory, candidate: str, baseline: str, scores: Scores, question: str = "Q{}?") -> None:
     """Verdicts of a run's judge, shown in one order."""
     verdicts = {1.0: "first", 0.0: "second", 0.5: "tie", None: "unparsed"}
     with JudgmentStore(run.store) as store:
@@ -235,122 +190,64 @@ def judge(run: RunDirectory, candidate: str, baseline: str, scores: Sequence[Sco
         )
 
 
-def unit_scores(
-    folder: Path, system: str, scores: Sequence[Score], metric: str, better: str = "higher", against: str = ""
-) -> Path:
-    """scores.csv of a bench, with one training of one system."""
-    path = folder / f"{system}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        rows = [
-            [system, "", "t", against, metric, unit, unit // 2, value, "", 1, better]
-            for unit, score in enumerate(scores)
-            for value in ["" if score is None else score if better == "higher" else 10 - 4 * score]
-        ]
-        csv.writer(file).writerows([COLUMNS_OF_SCORES, *rows])
-    return path
-
-
-def lower_unit_scores(folder: Path, system: str, scores: Sequence[Score], metric: str) -> Path:
-    return unit_scores(folder, system, scores, metric, "lower")
-
-
-def verdicts_as_unit_scores(folder: Path, system: str, scores: Sequence[Score], _metric: str) -> Path:
-    return unit_scores(folder, system, scores, "win rate", against="ref")
-
-
-def task_of_a_run(folder: Path, system: str, scores: Sequence[Score], metric: str, better: str = "higher") -> Path:
+def verdicts_of_a_run(folder: Path, system: str, scores: Scores) -> Path:
     run = RunDirectory(folder / system)
-    run.start({"name": system, "systems": {system: {"objective": "mle"}}})
-    answer(run, system, scores, metric, better)
+    run.start({"name": system, "systems": {}, "comparisons": []})
+    judge(run, system, "ref", scores)
     return run.folder
 
 
-def answer(run: RunDirectory, system: str, scores: Sequence[Score], metric: str, better: str = "higher") -> None:
-    """What `instruct evaluate` keeps of a task of lm-eval."""
-    values = [score if better == "higher" or score is None else 10 - 4 * score for score in scores]
-    keep_task(run, "t", system, values, metric, better)
+def task_of_a_run(folder: Path, system: str, scores: Scores, metric: str, better: str = "higher") -> Path:
+    run = RunDirectory(folder / system)
+    run.start({"name": system, "systems": {system: {"objective": "mle"}}})
+    keep_task(run, "t", system, on_scale(scores, better), metric, better)
+    return run.folder
 
 
-def lower_in_a_run(folder: Path, system: str, scores: Sequence[Score], metric: str) -> Path:
-    return task_of_a_run(folder, system, scores, metric, "lower")
+class Source(NamedTuple):
+    """How it is written, and what its claims are; `named`: the metric has the name that a user gave it."""
+
+    write: Callable[..., Path]
+    kind: str = "points"
+    named: bool = True
 
 
-# By source: how it is written, what its claims are, and the flags that read it.
-COLUMNS = ["--unit-column", "id", "--metric"]
-SOURCES: dict[str, tuple[Writer, str, list[str]]] = {
-    "table": (table, "points", []),
-    "lm-eval": (lm_eval, "points", []),
-    "lm-eval, lower is better": (lower, "metric", []),
-    "Inspect": (inspect, "points", []),
-    "AlpacaEval": (against_another, "points", []),
-    "Arena-Hard": (against_another_by_arena_hard, "points", []),
-    "MT-Bench": (mt_bench_ratings, "metric", []),
-    "unit scores": (unit_scores, "points", []),
-    "unit scores, lower is better": (lower_unit_scores, "metric", []),
-    "verdicts as unit scores": (verdicts_as_unit_scores, "points", []),
-    "verdicts of runs": (verdicts_of_a_run, "points", []),
-    "tasks of runs": (task_of_a_run, "points", []),
-    "tasks of runs, lower is better": (lower_in_a_run, "metric", []),
+SOURCES = {
+    "table": Source(table),
+    "lm-eval": Source(lm_eval),
+    "lm-eval, lower is better": Source(partial(lm_eval, better="lower"), "metric"),
+    "Inspect": Source(inspect),
+    "AlpacaEval": Source(alpaca_eval, named=False),
+    "Arena-Hard": Source(arena_hard_file, named=False),
+    "MT-Bench": Source(mt_bench_ratings, "metric", named=False),
+    "unit scores": Source(unit_scores),
+    "unit scores, lower is better": Source(partial(unit_scores, better="lower"), "metric"),
+    "verdicts as unit scores": Source(partial(unit_scores, against="ref"), named=False),
+    "verdicts of runs": Source(verdicts_of_a_run, named=False),
+    "tasks of runs": Source(task_of_a_run),
+    "tasks of runs, lower is better": Source(partial(task_of_a_run, better="lower"), "metric"),
 }
-# Those whose metric has the name that a user gave it.
-NAMED = [
-    "table", "lm-eval", "lm-eval, lower is better", "Inspect", "unit scores", "unit scores, lower is better",
-    "tasks of runs", "tasks of runs, lower is better",
-]  # fmt: skip
-NAMES = ["score", "win rate", "mean over tasks"]
 
 
-def logs_of(source: str, world: World, folder: Path, metric: str) -> list[str]:
-    """NAME=PATH of each training; the first system is the best."""
-    write, _, _ = SOURCES[source]
-    return [
-        f"{system}={write(folder / f'seed{seed}', system, scores, metric)}"
-        for system, trainings in world.items()
-        for seed, scores in enumerate(trainings)
+# `instruct compare`
+
+
+def call_of(source: str, world: World, folder: Path, metric: str = "win rate") -> list[str]:
+    """NAME=PATH of each training, the best system first, and the flags that read them."""
+    named = [metric] if SOURCES[source].named else []
+    logs = [
+        f"{system}={SOURCES[source].write(folder / f'seed{seed}', system, scores, *named)}"
+        for system, each in world.items()
+        for seed, scores in enumerate(each)
     ]
-
-
-def flags_of(source: str, world: World, metric: str) -> list[str]:
-    flags = [*COLUMNS, metric] if source == "table" else []
+    flags = ["--unit-column", "id", "--metric", metric] if source == "table" else []
     flags += ["--seeds", "seed(?P<seed>[0-9])/"] if len(world["good"]) > 1 else []
-    return flags + (["--pairs"] if len(world) > 2 else [])
+    return [*logs, *flags, *(["--pairs"] if len(world) > 2 else [])]
 
 
-def in_both_orders(logs: list[str]) -> Iterator[list[str]]:
-    yield logs
-    yield sorted(logs, key=lambda log: -SYSTEMS.index(log.partition("=")[0]))
-
-
-@pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("source", SOURCES)
-def test_compare_names_the_winner(source, world, tmp_path, instruct):
-    metric = "win rate" if source in NAMED else ""
-    logs = logs_of(source, WORLDS[world], tmp_path, metric)
-    kind, flags = SOURCES[source][1], flags_of(source, WORLDS[world], metric)
-    for ordered in in_both_orders(logs):
-        check_compared(instruct, [*ordered, *flags], kind)
-
-
-@pytest.mark.parametrize("source", ["table", "Inspect"])
-def test_clusters_leave_the_winner(source, tmp_path, instruct):
-    logs = logs_of(source, WORLDS["ties"], tmp_path, "win rate")
-    for ordered in in_both_orders(logs):
-        content = check_compared(
-            instruct, [*ordered, *flags_of(source, WORLDS["ties"], "win rate"), "--cluster-column", "passage"], "points"
-        )
-        assert content["claims"][0]["params"]["clusters"] == UNITS // 2
-
-
-@pytest.mark.parametrize("world", ["plain", "ties", "missing"])
-@pytest.mark.parametrize("pair", [("good", "bad"), ("bad", "good")])
-def test_compare_names_the_winner_of_pairs(pair, world, tmp_path, instruct):
-    """MT-Bench's pairs: both systems are in one file."""
-    scores = WORLDS[world]["good"][0]
-    shares = scores if pair[0] == "good" else [None if score is None else 1 - score for score in scores]
-    path = mt_bench_pairs(tmp_path, *pair, shares)
-    for baseline in pair:
-        check_compared(instruct, [str(path), "--baseline", baseline], "points")
+def the_worst_first(call: list[str]) -> list[str]:
+    logs = [each for each in call if each.partition("=")[0] in SYSTEMS]
+    return [*sorted(logs, key=lambda log: -SYSTEMS.index(log.partition("=")[0])), *call[len(logs) :]]
 
 
 def compare(instruct: Any, call: list[str], fail_under: str = "0") -> tuple[int, dict[str, Any], str]:
@@ -376,10 +273,43 @@ def check_compared(instruct: Any, call: list[str], kind: str) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_compare_names_the_winner(source, world, tmp_path, instruct):
+    call = call_of(source, WORLDS[world], tmp_path)
+    for ordered in (call, the_worst_first(call)):
+        check_compared(instruct, ordered, SOURCES[source].kind)
+
+
+@pytest.mark.parametrize("source", ["table", "Inspect"])
+def test_clusters_leave_the_winner(source, tmp_path, instruct):
+    call = [*call_of(source, WORLDS["ties"], tmp_path), "--cluster-column", "passage"]
+    for ordered in (call, the_worst_first(call)):
+        content = check_compared(instruct, ordered, "points")
+        assert content["claims"][0]["params"]["clusters"] == UNITS // 2
+
+
+def seen_by(first: str, scores: Scores) -> Scores:
+    """Scores of `good` against `bad`, or as the other one sees them."""
+    return [score if first == "good" or score is None else 1 - score for score in scores]
+
+
+PAIRS = pytest.mark.parametrize("pair", [("good", "bad"), ("bad", "good")])
+JUDGED = pytest.mark.parametrize("world", ["plain", "ties", "missing"])
+
+
+@JUDGED
+@PAIRS
+def test_compare_names_the_winner_of_pairs(pair, world, tmp_path, instruct):
+    """MT-Bench's pairs: both systems are in one file."""
+    path = mt_bench_pairs(tmp_path, *pair, seen_by(pair[0], WORLDS[world]["good"][0]))
+    for baseline in pair:
+        check_compared(instruct, [str(path), "--baseline", baseline], "points")
+
+
 @pytest.mark.parametrize("source", SOURCES)
 def test_compare_of_equal_systems_names_no_winner(source, tmp_path, instruct):
-    call = [*logs_of(source, EQUAL, tmp_path, "win rate"), *flags_of(source, EQUAL, "win rate")]
-    _, content, text = compare(instruct, call)
+    _, content, text = compare(instruct, call_of(source, EQUAL, tmp_path))
     (claim,) = content["claims"]
     low, high = claim["interval"]
     assert (claim["finding"], claim["value"]) == ("no difference", 0)
@@ -389,16 +319,14 @@ def test_compare_of_equal_systems_names_no_winner(source, tmp_path, instruct):
     assert float(beyond) == pytest.approx(max(map(abs, claim["excluding"])), abs=1)
 
 
-@pytest.mark.parametrize("world", ["missing", "three"])
-@pytest.mark.parametrize("source", NAMED)
-def test_another_name_of_a_measure_changes_nothing_else(source, world, tmp_path, instruct):
+@pytest.mark.parametrize("source", [source for source in SOURCES if SOURCES[source].named])
+def test_another_name_of_a_measure_changes_nothing_else(source, tmp_path, instruct):
     seen = set()
-    for number, metric in enumerate(NAMES):
-        logs = logs_of(source, WORLDS[world], tmp_path / str(number), metric)
-        code, content, text = compare(instruct, [*reversed(logs), *flags_of(source, WORLDS[world], metric)], "-49")
+    for number, metric in enumerate(["score", "win rate", "mean over tasks"]):
+        call = call_of(source, WORLDS["missing"], tmp_path / str(number), metric)
+        code, content, text = compare(instruct, the_worst_first(call), "-49")
         claims = [{key: value for key, value in claim.items() if key != "measure"} for claim in content["claims"]]
-        ranks = [row | {"metric": None} for row in content["standings"]]
-        seen.add(json.dumps([code, claims, ranks, text.replace(metric, "THE METRIC")]))
+        seen.add(json.dumps([code, claims, text.replace(metric, "THE METRIC")]))
     assert len(seen) == 1
 
 
@@ -443,34 +371,22 @@ def check_gates(instruct: Any, run: object) -> None:
         assert instruct("report", run, *flags)[0] == (0 if system == "good" else 4)
 
 
-def seen_by(first: str, scores: Sequence[Score]) -> list[Score]:
-    """Scores of `good` against `bad`, or as the other one sees them."""
-    return [score if first == "good" or score is None else 1 - score for score in scores]
-
-
-PAIRS = pytest.mark.parametrize("pair", [("good", "bad"), ("bad", "good")])
-JUDGED = pytest.mark.parametrize("world", ["plain", "ties", "missing"])
+VERDICTS_OF = {
+    "AlpacaEval": alpaca_eval,
+    "AlpacaEval, graded": partial(alpaca_eval, graded=True),
+    "Arena-Hard": arena_hard_file,
+    "MT-Bench": lambda folder, system, scores, opponent: mt_bench_pairs(folder, system, opponent, scores),
+}
 
 
 @JUDGED
 @PAIRS
-@pytest.mark.parametrize("graded", [False, True])
-def test_a_report_on_annotations_names_the_winner(pair, world, graded, instruct):
-    scores = seen_by(pair[0], WORLDS[world]["good"][0])
-    path = alpaca_eval(Path(), pair[0], scores, pair[1], graded)
+@pytest.mark.parametrize("layout", VERDICTS_OF)
+def test_a_report_on_a_leaderboards_file_names_the_winner(layout, pair, world, instruct):
+    path = VERDICTS_OF[layout](Path(), pair[0], seen_by(pair[0], WORLDS[world]["good"][0]), pair[1])
     check_judged(instruct, ["--annotations", path, "--output", "run"], pair)
-    if world == "missing" and not graded:
+    if (layout, world) == ("AlpacaEval", "missing"):
         check_gates(instruct, "run")
-
-
-@JUDGED
-@PAIRS
-def test_a_report_on_a_leaderboards_file_names_the_winner(pair, world, instruct):
-    """Arena-Hard's strong verdicts count more than others; MT-Bench's turns are in conversations."""
-    scores = seen_by(pair[0], WORLDS[world]["good"][0])
-    files = arena_hard(Path(), pair[0], scores, pair[1]), mt_bench_pairs(Path(), *pair, scores)
-    for number, path in enumerate(files):
-        check_judged(instruct, ["--annotations", path, "--output", f"run{number}"], pair)
 
 
 def make_run(*systems: str, seeds: int = 0) -> RunDirectory:
@@ -485,8 +401,8 @@ def make_run(*systems: str, seeds: int = 0) -> RunDirectory:
 @PAIRS
 def test_a_report_over_seeds_names_the_winner(pair, world, instruct):
     run = make_run("good", "bad", seeds=3)
-    for seed, scores in enumerate(_trainings(_GOOD), 1):
-        varied = scores if world == "plain" else _every(scores, 30, 0.5 if world == "ties" else None)
+    for seed, scores in enumerate(trainings(GOOD), 1):
+        varied = scores if world == "plain" else every(scores, 30, 0.5 if world == "ties" else None)
         judge(run, f"{pair[0]}-seed{seed}", f"{pair[1]}-seed{seed}", seen_by(pair[0], varied))
     check_judged(instruct, [run.folder], pair)
     if world == "plain":
@@ -521,7 +437,7 @@ def test_people_who_correct_a_judge_name_the_winner(pair, instruct):
     ]
     check_judged(
         instruct,
-        [run.folder, "--human", write_json(Path("people.jsonl"), rows)],
+        [run.folder, "--human", write(Path("people.jsonl"), rows)],
         pair,
         ("win rate with labels", "rate"),
     )
@@ -544,7 +460,7 @@ def test_a_bench_names_the_winner(pair, instruct):
         write_values(run, "perplexity", name, {"id": texts, "nats": nats, "tokens": [4] * len(texts)})
         perplexity = math.exp(sum(nats) / (4 * len(texts)))
         write_numbers(run, "perplexity", name, numbers({"perplexity": perplexity}, len(texts)))
-    for seed, scores in enumerate(_trainings(_GOOD), 1):
+    for seed, scores in enumerate(trainings(GOOD), 1):
         judge(run, f"dft-seed{seed}", f"mle-seed{seed}", seen_by(pair[0], scores), "secret prompt {}")
     _, claims, text = report(instruct, run.folder)
     for claim in claims:
@@ -569,7 +485,7 @@ def published(layout: str, said: Sequence[str]) -> Path:
         ]
     else:
         rows = [{"pair": n, "order": "first", "verdict": verdict} for n, verdict in enumerate(said)]
-    return write_json(Path(f"verdicts.{'json' if layout in ('PandaLM', 'AlpacaEval') else 'jsonl'}"), rows)
+    return write(Path(f"verdicts.{'json' if layout in ('PandaLM', 'AlpacaEval') else 'jsonl'}"), rows)
 
 
 @pytest.mark.parametrize("better", [True, False])
@@ -583,7 +499,7 @@ def test_a_validation_names_the_judge_or_the_yardstick(layout, better, instruct)
         {"instruction": f"Q{n}?", "input": "", "response1": f"One {n}.", "response2": f"Two {n}.", "label": label}
         for n, label in enumerate(labels)
     ]
-    call = ["--replay", published(layout, said), "--against", write_json(Path("set.json"), rows)]
+    call = ["--replay", published(layout, said), "--against", write(Path("set.json"), rows)]
     code, out, err = instruct("validate", *call, "--output", "v")
     assert code == 0, err
     (claim,) = json.loads(Path("v/agreement.json").read_text())["claims"]
