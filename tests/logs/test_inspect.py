@@ -9,7 +9,6 @@ import random
 import zipfile
 import zlib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -58,8 +57,8 @@ def test_a_recorded_log_has_its_units_settings_and_figures():
     assert expected.items() <= log.settings.items()
 
 
-def write(path: Path, log: dict[str, Any], packed: bool = True) -> Path:
-    """Write a log as `.json`, or as `.eval` with Zstandard or without."""
+def write(path: Path, log: dict[str, Any]) -> Path:
+    """Write a log as `.json`, or as `.eval` with Zstandard."""
     if path.suffix == ".json":
         path.write_text(json.dumps(log))
         return path
@@ -68,19 +67,18 @@ def write(path: Path, log: dict[str, Any], packed: bool = True) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
             data = json.dumps(content).encode()
-            archive.writestr(name, pyarrow.compress(data, "zstd", asbytes=True) if packed else data)
-            if packed:  # what zipfile cannot write before Python 3.14
-                member = archive.infolist()[-1]
-                member.compress_type, member.file_size, member.CRC = 93, len(data), zlib.crc32(data)
+            archive.writestr(name, pyarrow.compress(data, "zstd", asbytes=True))
+            member = archive.infolist()[-1]  # what zipfile cannot write before Python 3.14
+            member.compress_type, member.file_size, member.CRC = 93, len(data), zlib.crc32(data)
     return path
 
 
-@pytest.mark.parametrize("name", ["packed.eval", "stored.eval", "log.json"])
+@pytest.mark.parametrize("name", ["packed.eval", "log.json"])
 def test_values_are_those_that_the_tool_takes_scores_for(name, tmp_path):
     values = ["C", "I", "P", "N", True, False, 0.25, "yes", "0.5", "NO", math.nan]
     numbers = [1, 0, 0.5, 0, 1, 0, 0.25, 1, 0.5, 0, math.nan]
     log = log_of([sample(n, value) for n, value in enumerate(values)], math.fsum(numbers[:-1]) / 10)
-    read = the_log(write(tmp_path / name, log, packed=name == "packed.eval"))
+    read = the_log(write(tmp_path / name, log))
     np.testing.assert_array_equal(read.values["s"], numbers)
     assert read.reasons == {"s: not scored": 1}
     assert read.figures["s"] == pytest.approx(read.mean("s"), rel=1e-12)
@@ -88,30 +86,11 @@ def test_values_are_those_that_the_tool_takes_scores_for(name, tmp_path):
     assert read.texts[0] == ("Question 0?", "It is.")
 
 
-def test_values_in_lists_are_metrics_and_what_is_no_number_is_not_paired(tmp_path):
-    rows = [sample(1, [1, "P"]), sample(2, [0, "?"]), sample(3, {"a": None}), sample(4, {"t": 10**400})]
-    read = the_log(write(tmp_path / "log.json", log_of(rows)))
-    assert set(read.values) == {"s/1", "s/a"}
-    assert read.unpaired == ["s/2", "s/t"]
-    assert list(read.values["s/1"])[:2] == [1, 0]
-
-
 def test_epochs_are_averaged_within_their_unit_before_units(tmp_path):
     """As the tool's reducer does: a unit with one answer counts as much as one with two."""
     rows = [sample(1, 1, 1), sample(1, 0, 2), sample(2, 1, 1), sample(2, scores={}, epoch=2, error={"message": "E()"})]
     read = the_log(write(tmp_path / "log.json", log_of(rows, 0.75)))
     assert (read.units, read.mean("s"), read.reasons) == (["1", "1", "2", "2"], 0.75, {"error: E": 1})
-
-
-def test_a_sample_that_a_limit_stopped_has_its_score_or_is_missing(tmp_path):
-    stopped = {"limit": {"type": "token", "limit": 5}}
-    rows = [sample(1, 1, **stopped), sample(2, scores=None, **stopped), sample(3, scores={})]
-    log = log_of(rows, status="cancelled")
-    log["eval"]["dataset"] = {"samples": 5}
-    read = the_log(write(tmp_path / "log.json", log))
-    assert read.reasons == {"limit: token": 1, "no score": 1}
-    expected = {"samples stopped": "2 by token", "status": "cancelled", "samples": "3 of 5"}
-    assert expected.items() <= read.settings.items()
 
 
 def test_samples_cluster_by_a_named_field_of_their_metadata(tmp_path):
@@ -122,13 +101,6 @@ def test_samples_cluster_by_a_named_field_of_their_metadata(tmp_path):
         the_log(path, Columns(cluster="page"))
 
 
-def test_a_log_object_is_read_as_its_file():
-    log = log_of([sample(n, metadata={"story": n // 2}) for n in range(4)], 1.0)
-    samples = [SimpleNamespace(model_dump=lambda each=each, **_: each) for each in log.pop("samples")]
-    read = given_log(SimpleNamespace(location="log.eval", model_dump=lambda **_: log, samples=samples), "story")
-    assert (read.path.name, read.clusters, read.figures) == ("log.eval", ["0", "0", "2", "2"], {"s": 1.0})
-
-
 @pytest.mark.parametrize(
     ("log", "error"),
     [
@@ -137,11 +109,7 @@ def test_a_log_object_is_read_as_its_file():
             r"results: s of the task t is 0\.5, but the rows of .* the mean 1\.0; give",
         ),
         (log_of([sample(1)], total=2), r"log\.json: has 1 samples, its figures are of 2; copy or download it again"),
-        (log_of([sample(1), sample(1)]), r"sample 2: the unit '1', repeat 1 of the task t is there twice; keep one"),
-        (log_of([]), r"has no samples; evaluate without --no-log-samples"),
         (log_of([{"id": 1}]), r"sample 1: has no id or no input, so it is no sample; download the log again"),
-        (log_of([sample(1, scores={"s": {}})]), r"sample 1: scores: s: has no value; download the log again"),
-        (log_of([sample(1)], version=1), r"is a log of schema 1, not 2; rewrite it with `inspect log convert`"),
     ],
 )
 def test_logs_that_are_not_valid_are_refused_in_one_line(log, error, tmp_path):
@@ -152,22 +120,12 @@ def test_logs_that_are_not_valid_are_refused_in_one_line(log, error, tmp_path):
     assert str(raised.value).isprintable()
 
 
-def test_a_size_that_the_archive_does_not_keep_is_refused(tmp_path):
-    """The content is read to the size in the directory, and no further."""
-    log = log_of([sample(1)])
-    path, data = write(tmp_path / "log.eval", log), json.dumps(log["samples"][0]).encode()
-    lying = path.read_bytes().replace(len(data).to_bytes(4, "little"), (len(data) // 2).to_bytes(4, "little"))
-    path.write_bytes(lying)
-    with pytest.raises(InputError, match=r"log\.eval: is no complete log of Inspect; copy or download it again"):
-        the_log(path)
-
-
 def test_a_damaged_archive_is_read_or_refused_in_one_line(tmp_path):
-    """200 changes of a log that the tool wrote: bytes that are replaced, left out, put in, or missing at the end."""
+    """60 changes of a log that the tool wrote: bytes that are replaced, left out, put in, or missing at the end."""
     content, chance, whole = RECORDED.read_bytes(), random.Random(0), the_log(RECORDED)
     path = tmp_path / "changed.eval"
     refusals = []
-    for number in range(200):
+    for number in range(60):
         # The names and sizes are at the end.
         at = chance.randrange(len(content)) if number % 2 else len(content) - chance.randrange(1, 1500)
         piece, rest = chance.randbytes(chance.choice([0, 1, 4])), content[at + chance.choice([0, 1, 4]) :]
@@ -179,7 +137,7 @@ def test_a_damaged_archive_is_read_or_refused_in_one_line(tmp_path):
                 refusals.append(str(error))
                 raise
             assert (len(log.units), log.figures) == (len(whole.units), whole.figures)
-    assert len(refusals) > 150
+    assert len(refusals) > 40
     assert all(error.startswith(str(path)) and error.isprintable() for error in refusals)
 
 

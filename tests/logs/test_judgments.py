@@ -7,7 +7,6 @@ import os
 import random
 from pathlib import Path
 
-import pandas
 import pytest
 from log_samples import annotations, arena_hard, paired, rated
 
@@ -55,20 +54,6 @@ def test_annotations_have_the_win_rate_of_the_leaderboard_beside_them(tmp_path) 
     leaderboard.write_text(f"{header}\ntuned,50.0,0.1,49,,\n")
     with pytest.raises(InputError, match=r"leaderboard.csv, row 1: win rate of .* is 0.5, but the rows of annotations"):
         read_logs(tmp_path)
-
-
-def test_preferences_that_pandas_rounded_have_the_win_rate_of_the_leaderboard(tmp_path) -> None:
-    for seed, more in enumerate([0.0] * 6 + [2e-7]):
-        won = shares(805 + seed)
-        rate = 100 * pandas.Series(won).mean() + more
-        (tmp_path / "leaderboard.csv").write_text(f",win_rate,standard_error,n_total\ntuned,{rate},0.1,805\n")
-        rows = annotations([1 + share for share in won])
-        pandas.DataFrame(rows).to_json(tmp_path / "annotations.json", orient="records")
-        if more:
-            with pytest.raises(InputError, match="give the files of one evaluation"):
-                read_logs(tmp_path)
-        else:
-            assert read_logs(tmp_path).logs[0].figures["win rate"] == rate / 100
 
 
 def test_annotations_of_several_systems_and_repeated_instructions_are_told_apart(tmp_path) -> None:

@@ -18,7 +18,6 @@ from instruct import compare_logs
 from instruct.base.errors import InputError
 from instruct.logs.lm_eval import metric_name
 from instruct.logs.read import read_logs
-from instruct.logs.source import Columns
 from instruct.scores.scores import Scores
 
 DATA = os.environ.get("INSTRUCT_SHARED_DATA")
@@ -150,34 +149,12 @@ def test_what_is_no_number_is_missing_and_what_is_no_mean_is_not_paired(tmp_path
     assert log.better["ter"] == "lower"  # also where the tool's figure is not a number
 
 
-def test_units_cluster_by_a_named_field(tmp_path):
-    path = write(tmp_path, ROWS)
-    found = read_logs(path, Columns(cluster="question"))
-    assert set(found.logs[0].clusters) == {None}
-    with pytest.raises(InputError, match=r"row 1: the doc has no 'page' to cluster by \(fields: question, passage\)"):
-        read_logs(path, Columns(cluster="page"))
-
-
-def test_results_alone_say_how_to_get_samples(tmp_path):
-    write(tmp_path, ROWS, RIGHT).unlink()
-    for path in (tmp_path, next(tmp_path.iterdir())):
-        with pytest.raises(InputError, match=r"results_\S+\.json: is of lm-eval, without the rows of a log; .*--log"):
-            read_logs(path)
-
-
 @pytest.mark.parametrize(
     ("rows", "found", "error"),
     [
         (ROWS, results(4, exact_match__none=0.5), r"json: exact_match of the task sums is 0\.5, .* mean 0\.25"),
         (ROWS[:3], RIGHT, r"jsonl: has 3 rows of the task sums, results_\S+ is of 4; is the file compl"),
         ([*ROWS, ROWS[2]], None, r"row 5: the unit '2' of the task sums is there twice; keep one of them"),
-        (
-            [*ROWS, sample(2, "strict", exact_match=1) | {"prompt_hash": "other"}], None,
-            r"row 5: the unit '2' of the task sums has another prompt than in an earlier row; give the files of one",
-        ),
-        ([{**ROWS[0], "exact_match": math.inf}], None, r"row 1: exact_match: is not a finite number; correct it"),
-        ([ROWS[0], {**ROWS[1], "metrics": ["f1"]}], None, r"row 2: has no 'f1', one of its metrics; evaluate again"),
-        ([ROWS[0], {"doc_id": 1}], None, r"row 2: has no doc; is the file complete\? evaluate again"),
     ],
 )  # fmt: skip
 def test_files_that_do_not_fit_are_refused_in_one_line(rows, found, error, tmp_path):

@@ -79,15 +79,14 @@ def changed_files(draw: st.DrawFn, sample: Sample) -> tuple[str, bytes]:
     return name, encoded(name, draw(changed(sample.files[name])))
 
 
-@pytest.mark.parametrize("changes", [12, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("reader", "number"), CASES, ids=NAMES)
-def test_a_changed_file_is_read_or_refused_in_one_line(reader, number, changes, tmp_path) -> None:
+def test_a_changed_file_is_read_or_refused_in_one_line(reader, number, tmp_path) -> None:
     sample = SAMPLES[reader.tool][number]
     path = sample.write(tmp_path)
     outcomes = []
 
     @settings(
-        max_examples=changes,
+        max_examples=25,
         derandomize=True,
         database=None,
         deadline=None,
@@ -102,4 +101,4 @@ def test_a_changed_file_is_read_or_refused_in_one_line(reader, number, changes, 
         (tmp_path / name).write_bytes(encoded(name, sample.files[name]))
 
     change()
-    assert changes < 200 or {*outcomes} == {True, False}
+    assert {*outcomes} == {True, False}

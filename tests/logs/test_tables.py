@@ -64,14 +64,9 @@ def test_a_table_without_the_optional_columns_is_one_log(tmp_path) -> None:
     ("text", "columns", "message"),
     [
         ("id,score\na,1\n", Columns(), r"name the columns with its units and metrics: id, score$"),
-        ("id,score\na,1\n", Columns("unit", ("score",)), r"name the columns with its units and metrics: id, score$"),
         ("id,score\na,1\n", Columns("id", ("scores",)), r"row 1: has no column 'scores'; .* there: id, score$"),
-        ("id,score\na,1\n", Columns("id", ("score",), task="set"), r"row 1: has no column 'set'"),
-        ("id,score\na,good\n", Columns("id", ("score",)), r"row 1: score: 'good' is not a finite number"),
         ("id,score\na,1\nb,inf\n", Columns("id", ("score",)), r"row 2: score: inf is not a finite number"),
         ("id,score\na,1\n,1\n", Columns("id", ("score",)), r"row 2: id: is empty"),
-        ("id,score\na,1\na,1\n", Columns("id", ("score",)), r"row 2: the unit 'a' of the task table is there twice"),
-        ("id,score\na,1,2\n", Columns("id", ("score",)), r"row 1: must have the 2 fields of the header"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_refused_with_its_place(text, columns, message, tmp_path) -> None:
