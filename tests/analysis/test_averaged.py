@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instruct.analysis.outcomes import (
-    IDENTICAL,
     Margins,
     averaged,
     pair_results,
@@ -103,11 +102,3 @@ def test_bare_verdicts_have_no_averaged_policy():
     assert "averaged" not in results_by_policy(judgments, None, Margins(shown(0, 2.0, -2.0)))  # one pair has none
     with pytest.raises(ValueError, match="needs both orders, and a margin of each verdict"):
         pair_results(judgments, "averaged")
-
-
-def test_identical_answers_are_a_tie_under_every_policy():
-    same = {"verdict": "tie", "reason": IDENTICAL}
-    judgments = [*pair(0, same, same), *pair(1, read(2.0), read(-2.0))]
-    found = results_by_policy(judgments, None, Margins(shown(1, 2.0, -2.0)))["averaged"]
-    assert [(each.outcome, each.tie) for each in found] == [("tie", "identical"), ("win", None)]
-    assert "averaged" not in results_by_policy(judgments[:2])

@@ -72,19 +72,6 @@ def test_counts_give_the_finding(counts, finding):
     assert claimed(counted(**counts)).finding == finding
 
 
-@given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
-@settings(deadline=None)
-def test_counts_are_found_different_exactly_when_the_exact_sign_test_says_so(win, tie, loss):
-    claim = claimed(counted(win, tie, loss))
-    p = stats.binomtest(win, win + loss).pvalue if win + loss else 1.0
-    if win + tie + loss:
-        assert claim.p == pytest.approx(p)
-        low, high = claim.interval
-        assert (low > 50 or high < 50) == claim.has_winner
-        assert low - 1e-5 <= claim.value <= high + 1e-5
-    assert claim.has_winner == (win + loss >= 6 and p <= 0.05)
-
-
 def test_a_judge_that_fails_on_losses_alone_is_no_reason_for_a_claim():
     """Of 805 pairs half are lost, and up to 80 of the lost ones have no verdict: those with one are mostly won."""
     rng = np.random.default_rng(0)
