@@ -1,4 +1,4 @@
-"""Evaluations by Inspect, for the tests of what reads them: `python inspect_runs.py FOLDER` writes the recorded log."""
+"""How recorded.eval was made, by inspect_ai 0.3.285: `python inspect_runs.py FOLDER` evaluates once more."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 WRONG = 3
 
 
-def tasks() -> list[Any]:
-    """Sums, asked twice and scored in each way that a score can have values, one of which fails; and a choice."""
+def sums() -> Any:
+    """Sums, asked twice and scored in each way that a score can have values, one of which fails."""
     from inspect_ai import Epochs, Task
     from inspect_ai.dataset import MemoryDataset, Sample
-    from inspect_ai.scorer import Score, accuracy, choice, match, mean, scorer, stderr
-    from inspect_ai.solver import generate, multiple_choice, solver, system_message
+    from inspect_ai.scorer import Score, accuracy, match, mean, scorer, stderr
+    from inspect_ai.solver import generate, solver, system_message
 
     @scorer(metrics={"length": [mean(), stderr()], "right": [accuracy()]})
     def parts() -> Any:
@@ -46,33 +46,28 @@ def tasks() -> list[Any]:
 
         return solve
 
-    sums = [
+    samples = [
         Sample(id=n, input=f"What is {n} + {n}?", target=str(2 * n), metadata={"passage": f"story {n // 2}"})
         for n in range(1, 6)
     ]
-    choices = [Sample(input=f"Pick {letter}.", choices=["this", "that"], target=letter) for letter in "ABAB"]
-    return [
-        Task(
-            dataset=MemoryDataset(sums), solver=[system_message("Be brief."), failing(), generate()], name="sums",
-            scorer=[match(), graded(), parts(), unscored()], epochs=Epochs(2, ["mean", "at_least_1"]),
-            fail_on_error=False, version=3,
-        ),
-        Task(dataset=MemoryDataset(choices), solver=multiple_choice(), scorer=choice(), name="choices"),
-    ]  # fmt: skip
+    return Task(
+        dataset=MemoryDataset(samples), solver=[system_message("Be brief."), failing(), generate()], name="sums",
+        scorer=[match(), graded(), parts(), unscored()], epochs=Epochs(2, ["mean", "at_least_1"]),
+        fail_on_error=False, version=3,
+    )  # fmt: skip
 
 
-def mock(number: int) -> Any:
-    """A model whose answers depend on a number; with their usage, for which it would look up a tokenizer."""
+def mock() -> Any:
+    """A model whose answers have their usage, for which it would look up a tokenizer."""
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-    texts = [str(2 * ((number + place) % 5)) if number < 5 else "ANSWER: A" for place in range(10)]
-    outputs = [ModelOutput.from_content("mockllm/model", text) for text in texts]
+    outputs = [ModelOutput.from_content("mockllm/model", str(2 * ((1 + place) % 5))) for place in range(10)]
     for output in outputs:
         output.usage = ModelUsage(input_tokens=5, output_tokens=1, total_tokens=6)
-    return get_model(f"mockllm/m{number}", custom_outputs=outputs)
+    return get_model("mockllm/m1", custom_outputs=outputs)
 
 
 if __name__ == "__main__":
     from inspect_ai import eval as evaluate
 
-    evaluate(tasks()[0], model=mock(1), log_dir=sys.argv[1], log_format="eval", display="none", temperature=0.5)
+    evaluate(sums(), model=mock(), log_dir=sys.argv[1], log_format="eval", display="none", temperature=0.5)

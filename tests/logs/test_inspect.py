@@ -1,4 +1,4 @@
-"""Logs of Inspect: one that the tool wrote, others of the same form, and the tool itself where it is installed."""
+"""Logs of Inspect: one that the tool wrote, and others of the same form."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import random
 import zipfile
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow
 import pytest
-from inspect_runs import WRONG, mock, tasks
+from inspect_runs import WRONG
 from log_samples import inspect_log as log_of
 from log_samples import inspect_sample as sample
 
@@ -101,6 +102,13 @@ def test_samples_cluster_by_a_named_field_of_their_metadata(tmp_path):
         the_log(path, Columns(cluster="page"))
 
 
+def test_a_log_object_is_read_as_its_file():
+    log = log_of([sample(n, metadata={"story": n // 2}) for n in range(4)], 1.0)
+    samples = [SimpleNamespace(model_dump=lambda each=each, **_: each) for each in log.pop("samples")]
+    read = given_log(SimpleNamespace(location="log.eval", model_dump=lambda **_: log, samples=samples), "story")
+    assert (read.path.name, read.clusters, read.figures) == ("log.eval", ["0", "0", "2", "2"], {"s": 1.0})
+
+
 @pytest.mark.parametrize(
     ("log", "error"),
     [
@@ -139,38 +147,3 @@ def test_a_damaged_archive_is_read_or_refused_in_one_line(tmp_path):
             assert (len(log.units), log.figures) == (len(whole.units), whole.figures)
     assert len(refusals) > 40
     assert all(error.startswith(str(path)) and error.isprintable() for error in refusals)
-
-
-def rows(log: Scores) -> list[tuple[Any, ...]]:
-    """A log's rows, in an order that does not depend on which sample ended first."""
-    names = sorted(log.values)
-    values = [list(map(str, log.values[name])) for name in names]  # what is not a number is not equal to itself
-    why = [log.why.get(row) for row in range(len(log.units))]
-    return sorted(zip(log.units, *log.hashes.values(), *values, log.texts, map(str, why), strict=True))
-
-
-@pytest.mark.slow
-def test_the_tools_own_figures_are_those_of_its_samples(tmp_path, fake_server, monkeypatch):
-    inspect_ai = pytest.importorskip("inspect_ai", reason="inspect_ai is not installed; its pins may need another venv")
-    url, _ = fake_server()
-    monkeypatch.setenv("LOCAL_BASE_URL", url)
-    monkeypatch.setenv("LOCAL_API_KEY", "none")
-    for number, form in enumerate(["eval", "json"]):
-        sums, choices = tasks()
-        folder = tmp_path / form
-        options: dict[str, Any] = {"log_dir": str(folder), "log_format": form, "display": "none"}
-        logs = [
-            *inspect_ai.eval(sums, model=mock(number), **options),
-            *inspect_ai.eval(choices, model=mock(5), **options),
-            *inspect_ai.eval(tasks(), model="openai-api/local/judge", **options),
-        ]
-        assert [log.status for log in logs] == ["success"] * 4
-        for log in logs:
-            read, given = the_log(Path(log.location)), given_log(log)
-            assert (read.settings, read.figures, read.unpaired) == (given.settings, given.figures, given.unpaired)
-            assert rows(read) == rows(given)
-            for score in log.results.scores:
-                name = score.name if score.name == score.scorer else f"{score.scorer}/{score.name}"
-                for metric in ("accuracy", "mean"):
-                    if metric in score.metrics and score.reducer in (None, "mean"):
-                        assert read.mean(name) == pytest.approx(score.metrics[metric].value, rel=1e-12)

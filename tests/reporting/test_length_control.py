@@ -127,24 +127,6 @@ def test_the_order_of_the_rows_does_not_matter(rows, hub_cache, joined):
     assert abs(packages_own(shuffled) - packages_own(rows)) > 0.1
 
 
-def test_a_plain_file_gives_a_rate_marked_as_not_the_leaderboards(rows, gamed, tmp_path):
-    plain = [
-        {"instruction": prompt, "instruction_difficulty": row["instruction_difficulty"]}
-        for prompt, row in zip(PROMPTS, gamed, strict=False)
-    ]
-    found, _ = length_controlled_win_rate(rows, write(tmp_path / "plain.csv", plain))
-    assert 0 < found.win_rate < 100
-    assert "not the leaderboard's figure" in found.note
-    assert length_controlled_win_rate(rows[::-1], write(tmp_path / "plain.csv", plain))[0] == found
-
-
-def test_data_that_cannot_be_fitted_is_reported(joined, rows):
-    none = [row | {"preference": None} for row in rows[:40]] + rows[:4]
-    assert length_controlled_win_rate(none, joined)[0].win_rate is None
-    same = [row | {"output_2": row["output_1"] + "y"} for row in rows]
-    assert "by the same length" in length_controlled_win_rate(same, joined)[0].note
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -6,11 +6,9 @@ import itertools
 import json
 
 import pytest
-import yaml
 from pages import LOSS, WIN, only_comparison, warned
 
 from instruct.base.errors import InputError
-from instruct.base.files import write_atomically
 from instruct.reporting.provenance import config_summary
 from instruct.reporting.report import build_report, write_report
 
@@ -58,21 +56,6 @@ def test_an_interrupted_judge_makes_a_partial_report(run, card, write_answers, j
     assert "WARNING: PARTIAL: judging has not finished: 3 of 10" in str(build_report(run.folder))
 
 
-def test_configured_comparisons_without_verdicts_are_named(judged, add_step, tmp_path):
-    by_path = str(tmp_path / "judges" / "j")
-    add_step("judge/j/emo_vs_mle", inputs={"answers": {}, "judge": {"card": by_path}})
-    config = judged.config()
-    config["comparisons"] = [["emo", "mle"], ["emo", "elsewhere/theirs.json"]]
-    config["judges"] = [{"card": by_path}, {"card": "other", "comparisons": [["mle", "baseline"]]}]
-    write_atomically(judged.folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-    report = build_report(judged.folder)
-    assert [(each.judge, each.candidate, each.baseline) for each in report.not_judged] == [
-        (by_path, "emo", "theirs"),
-        ("other", "mle", "baseline"),
-    ]
-    assert str(report).endswith("NOT JUDGED YET: other: mle against baseline\n")
-
-
 def test_verdicts_on_removed_prompts_are_counted(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 2)
@@ -104,14 +87,6 @@ def test_a_run_without_verdicts_is_refused_in_one_line(run):
 def test_a_hub_token_is_not_reported():
     config = {"model": {"name": "m"}, "train": {"max_steps": 5, "hub_token": "hf_secret"}}
     assert config_summary(config, {"steps": {}})["training"] == "max_steps 5"
-
-
-def test_a_judge_without_its_card_is_reported_with_a_warning(run, write_answers, judge_pairs):
-    write_answers("emo", 3)
-    judge_pairs([WIN, WIN, ("first", "first")], judge="gone")
-    (judge,) = build_report(run.folder).judges
-    assert (judge.comparisons[0].counts.win, judge.comparisons[0].claim.policy) == (2, "strict")
-    assert "the judge has no card here (unknown judge 'gone'" in judge.warnings[0]
 
 
 def test_the_report_shows_the_recorded_settings_of_the_steps(run, card, write_answers, judge_pairs):

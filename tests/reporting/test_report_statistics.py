@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pages import LOSS, TIE, UNREAD, WIN
+from pages import LOSS, TIE, WIN
 
 from instruct.analysis.inference import mean_score
 from instruct.reporting.model import compared_by
@@ -32,27 +32,6 @@ def test_systems_with_a_common_baseline_are_compared_on_common_prompts(run, card
     every = [mean_score((1 + differences[None]) / 2), *tested]
     ends = [min(one.interval[0] for one in every), max(one.interval[1] for one in every)]
     assert found.interval == pytest.approx([2 * end - 100 for end in ends], abs=1e-4)
-
-
-def test_every_report_shows_how_judges_agree(run, card, write_answers, judge_pairs):
-    write_answers("emo", 8)
-    for judge, pairs in {
-        "alone": [WIN] * 6 + [LOSS, UNREAD],
-        "both": [WIN] * 5 + [LOSS] * 2 + [UNREAD],
-        "sided": [LOSS] * 7 + [UNREAD],
-    }.items():
-        card(judge)
-        judge_pairs(pairs, judge=judge)
-    card("elsewhere")
-    judge_pairs([WIN] * 8, judge="elsewhere", baseline="other")
-    report = build_report(run.folder)
-    (panel,) = report.panels
-    assert (panel.candidate, panel.baseline) == ("emo", "mle")
-    assert [(*found.judges, round(found.kappa, 2)) for found in panel.agreements] == [
-        ("alone", "both", 0.59), ("alone", "sided", 0.0), ("both", "sided", 0.0),
-    ]  # fmt: skip
-    for text in (report.to_markdown(), str(report)):
-        assert " alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in text
 
 
 def test_all_judges_are_corrected_together(run, card, write_answers, judge_pairs):

@@ -23,7 +23,7 @@ IDS = [f"secret prompt {row}" for row in range(30)]
 def bench(tmp_path):
     """Greedy answers, likelihoods, samples with a control and a judge."""
     run = bench_run(tmp_path / "bench", {"mle": 3, "dft": 3, "emo": 3})
-    judge_seeds(run, 3)
+    judge_seeds(run)
     for seed in (1, 2, 3):
         for place, name in enumerate((f"dft-seed{seed}", f"mle-seed{seed}", f"mle-matched-dft-seed{seed}")):
             rates = [0.1 * ((row * (place + 1) + seed) % 7) for row in range(30)]
