@@ -368,7 +368,7 @@ def _worst(rows: list[Node], of: Callable[..., Node]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", action="store_true", help="few sizes, and few runs of every fourth cell")
+    parser.add_argument("--small", action="store_true", help="few sizes, and few runs of some cells of every world")
     parser.add_argument("--world", choices=[*RUNS, *LOGS], help="simulate this one only")
     parser.add_argument("--runs", type=int, help="experiments of each cell")
     parser.add_argument("--no-write", action="store_true", help="print only")
@@ -376,9 +376,10 @@ def main() -> None:
     started = time.perf_counter()
     rows: list[Node] = []
     if not arguments.world:
-        rows += [row for n in (SIZES[2:7:2] if arguments.small else SIZES) for row in enumerated(n)]
-    worlds = [(name, world) for name, of in (RUNS | LOGS).items() if arguments.world in (None, name) for world in of]
-    worlds = worlds[::4] if arguments.small else worlds
+        rows += [row for n in (SIZES[2:5:2] if arguments.small else SIZES) for row in enumerated(n)]
+    step = 8 if arguments.small else 1
+    families = {name: of[::step] for name, of in (RUNS | LOGS).items() if arguments.world in (None, name)}
+    worlds = [(name, world) for name, of in families.items() for world in of]
     runs = arguments.runs or (20 if arguments.small else 300)
     for name, world in worlds:
         rows += simulated(name, world, runs, 40 * len(worlds), again=not arguments.small)
