@@ -366,8 +366,8 @@ def check_judged(instruct: Any, call: Sequence[object], pair: tuple[str, str], *
 
 def check_gates(instruct: Any, run: object) -> None:
     """Of either system, whichever is the candidate."""
-    for metric, system in itertools.product(("win_rate", "win_rate_low"), ("good", "bad")):
-        flags = ["--candidate", system, "--metric", metric, "--fail-under", "50"]
+    for system in ("good", "bad"):
+        flags = ["--candidate", system, "--metric", "win_rate_low", "--fail-under", "50"]
         assert instruct("report", run, *flags)[0] == (0 if system == "good" else 4)
 
 

@@ -66,9 +66,7 @@ def test_a_weighted_judges_score_is_the_logistic_function_of_its_mean_log_odds()
     assert found.outcome == "win"
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "score"), [(1.0, 2.0, 1.0), (1.0, 1.0, 0.5), (1.0, 1.2, 1.0), (2.0, 1.0, 0.0)]
-)
+@pytest.mark.parametrize(("first", "second", "score"), [(1.0, 1.0, 0.5), (1.0, 1.2, 1.0), (2.0, 1.0, 0.0)])
 def test_certain_preferences_have_infinite_log_odds_and_contradictory_ones_are_a_tie(first, second, score):
     verdicts = [
         {"verdict": "first" if value < 1.5 else "second", "preference": value} for value in (first, second)

@@ -23,7 +23,6 @@ from statsmodels.genmod.generalized_linear_model import GLM
 from instruct.analysis.style import (
     Scored,
     fractional_logit,
-    length_figures,
     style_control,
     style_counts,
     style_features,
@@ -113,10 +112,6 @@ def test_features_in_which_no_pair_differs_are_left_out():
     assert "too few pairs differ in headers and bold" in found.note
 
 
-def test_markdown_in_code_blocks_is_not_counted():
-    assert style_counts("# A\n- b\n1. c\n**d** __e__\n```\n# f\n- g\n```")[1:] == (1, 2, 2)
-
-
 @given(st.text(alphabet="1.-*+ \t\n\r\x0b\x85\u2028#_`a", max_size=40))
 def test_list_items_are_those_that_arena_hards_patterns_find(answer):
     counted = answer
@@ -157,15 +152,3 @@ def test_the_covariance_of_a_regression_is_that_of_conversations():
     assert twice.robust == pytest.approx(once.robust)
     assert twice.modeled == pytest.approx(once.modeled)
     assert twice.freedom == once.freedom
-
-
-def test_grades_weigh_in_the_coefficient_of_length():
-    """A pair of weight 2 counts as two pairs."""
-    rng = np.random.default_rng(4)
-    scores, difference, weights = rng.random(100), rng.integers(-300, 300, size=100), rng.choice([1.0, 2.0], size=100)
-    found = length_figures(Scored(scores, weights), 400 + difference, np.full(100, 400))
-    term = np.tanh(difference / difference.std(ddof=1))
-    beta = fractional_logit(Scored(scores, weights), np.column_stack([np.ones(100), term]))[0]
-    mean = np.average(term, weights=weights)
-    spread = np.sqrt(weights @ (term - mean) ** 2 / (weights.sum() - 1))
-    assert found.term.coefficient == pytest.approx(beta[1] * spread, abs=1e-5)

@@ -9,19 +9,8 @@ from pages import WIN, rows_of, warned
 
 from instruct.base.files import sha256_of, write_atomically
 from instruct.data.evaluation import load_answers
-from instruct.reporting.cautions import health_warnings
-from instruct.reporting.model import Health, SystemReport
 from instruct.reporting.provenance import answers_health
 from instruct.reporting.report import build_report
-
-
-def system(name, n, **health):
-    sound = {"empty": 0, "truncated": None, "repeated": 0, "mean_characters": 100.0}
-    return SystemReport.model_construct(name=name, n=n, health=Health.model_construct(**sound | health))
-
-
-def warnings_on(finding="candidate", a=None, b=None, n=100):
-    return health_warnings("a", "b", finding, {"a": system("a", n, **a or {}), "b": system("b", n, **b or {})})
 
 
 def test_health_counts_each_answer_of_a_system():
@@ -38,24 +27,6 @@ def test_few_published_answers_count_as_repeated(shared_data):
     for name, repeated in {"gpt4.model_outputs.json": 2, "reference_text_davinci_003.json": 5}.items():
         outputs = [row["output"] for row in load_answers(shared_data / "alpaca_eval" / name)]
         assert answers_health(outputs, {}).repeated == repeated
-
-
-def test_a_win_by_verbosity_gives_a_warning():
-    longer, shorter = {"mean_characters": 900.4}, {"mean_characters": 600.0}
-    said = "50 % longer than those of b (mean 900 and 600 characters)"
-    assert warnings_on("candidate", longer, shorter) == [
-        f"the winner's answers (a) are {said}; judges tend to prefer longer answers"
-    ]
-    assert warnings_on("baseline", longer, shorter)[0].startswith(f"the answers of a are {said}, and yet they lost;")
-    assert warnings_on("candidate", {"mean_characters": 719.0}, shorter) == []
-
-
-def test_faults_in_5_percent_of_the_answers_give_a_warning():
-    faults = {"empty": 5, "truncated": 48, "repeated": 4}
-    assert warnings_on(a=faults) == [
-        "the answers of a: 5 of 100 (5 %) are empty, 48 of 100 (48 %) are cut off at the length limit"
-    ]
-    assert warnings_on(a={"empty": 4, "truncated": 4, "repeated": 4}) == []
 
 
 def test_the_report_contains_health_figures_and_warnings(run, judge_run, write_answers, add_step):

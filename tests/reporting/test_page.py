@@ -8,13 +8,10 @@ import html.parser
 import json
 import re
 import zlib
-from collections.abc import Iterator
 
-import pages
 import pytest
 from pages import WIN
 
-from instruct.reporting.digits import number
 from instruct.reporting.read import read_run
 from instruct.reporting.render.page import packed_pairs, render_page
 from instruct.reporting.report import Report, build_report
@@ -106,35 +103,3 @@ def test_pairs_beyond_the_limit_are_counted(judged, monkeypatch):
     monkeypatch.setattr("instruct.reporting.render.page.MOST_PAIRS", 2)
     (comparison,) = unpacked(pairs_of(judged))["comparisons"]
     assert (len(comparison["pairs"]), comparison["more"]) == (2, 1)
-
-
-def figures(value: object, error: object = None) -> Iterator[str]:
-    """Every float in a part of report.json, with the digits of the interval or standard error beside it."""
-    if isinstance(value, float):
-        yield number(value, error)
-    elif isinstance(value, dict):
-        claim = value.get("claim") or {}
-        own = claim.get("interval") or value.get("interval") or value.get("standard_error")
-        for key, each in value.items():
-            if key not in ("p", "adjusted_p", "params", "terms"):
-                yield from figures(each, value.get(f"{key.removesuffix('_interval')}_interval") or own)
-    elif isinstance(value, list):
-        for each in value:
-            yield from figures(each, error)
-
-
-def test_every_number_of_the_comparisons_is_in_a_table(tmp_path):
-    report = build_report(pages.write_run(tmp_path / "run").folder)
-    text = render_page(report, {}, None)
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", text)
-    shown = set(re.findall(r"-?[\d.,]*\d", " ".join(cells)))
-    for judge in report.judges:
-        for comparison in judge.comparisons:
-            for claim in filter(None, (comparison.claim, comparison.strict)):
-                kinds = ("n", "win", "tie", "contradicted", "loss", "unparsed", "failed")
-                counts = [getattr(claim.counts, key) for key in kinds]
-                assert str(counts)[1:-1].replace(",", "") in " ".join(cells)
-            found = list(figures(comparison.model_dump()))
-            assert len(found) >= 25
-            assert [value for value in found if value not in shown] == []
-    assert "<caption>Agreement between judges: emo against mle</caption>" in text

@@ -7,8 +7,6 @@ import csv
 import pytest
 from bench_runs import bench_run, judge_seeds
 
-from instruct.base.errors import InputError
-from instruct.logs.read import read_logs
 from instruct.logs.tables import COLUMNS
 from instruct.reporting.bench import ENTROPY, GREEDY, OBJECTIVES, SAMPLED
 from instruct.reporting.compare_logs import compare_logs
@@ -62,21 +60,3 @@ def test_only_hashes_leave_a_run(bench):
     assert {row["measure"] for row in rows} == {GREEDY, ENTROPY, SAMPLED, "win rate"}
     assert len({row["unit"] for row in rows}) == len(IDS)
     assert {row["reason"] for row in rows if not row["value"]} == {"no value"}
-
-
-GOOD = dict(zip(COLUMNS, ("mle", "1", "test", "", "accuracy", "a", "", "1", "", "1", "higher"), strict=True))
-BAD = {
-    "value": [{"value": "much"}],
-    "better: is another one": [{}, {"unit": "b", "better": "lower"}],
-    "there twice": [{}, {}],
-}
-
-
-@pytest.mark.parametrize("what", BAD)
-def test_a_bad_row_is_refused_with_file_and_row(what, tmp_path):
-    rows = [GOOD | fields for fields in BAD[what]]
-    path = tmp_path / "scores.csv"
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([COLUMNS, *(row.values() for row in rows)])
-    with pytest.raises(InputError, match=rf"scores\.csv, row {len(rows)}\b.*{what}"):
-        read_logs(path)

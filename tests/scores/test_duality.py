@@ -218,16 +218,6 @@ def test_what_is_excluded_lies_outside_the_interval_of_its_level(kind, case):
     assert width > claim.excluding[1] - claim.excluding[0] or width == pytest.approx(whole)
 
 
-@pytest.mark.parametrize(("above", "below"), [(3, 2), (0, 0), (1, 0)])
-def test_rows_that_hardly_differ_exclude_a_large_difference(above, below):
-    """Too few rows differ for a finding, and so few that one of a point is excluded."""
-    ours, theirs = np.ones((2, 1, 1319))
-    ours[0, :below], theirs[0, -above or 1319 :] = 0, 0
-    claim = claimed("right or wrong", Scored(ours, theirs, np.arange(1319)))
-    assert (claim.finding, claim.params["candidate_above"], claim.params["baseline_above"]) == ("too few", above, below)
-    assert claim.excluded < 1
-
-
 @EACH_KIND
 @given(case=DRAWN)
 @settings(max_examples=12)

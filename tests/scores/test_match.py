@@ -104,8 +104,8 @@ def test_the_mean_of_grades_decides_and_preferences_are_counted_beside_it():
     assert claimed(pairs_of(["win"] * 20, np.linspace(0.7, 0.95, 20).tolist())).finding == "candidate"
 
 
-@pytest.mark.parametrize("n", [5, 12, 24, 40])
-@pytest.mark.parametrize(("low", "high"), [(0, 0.625), (0, 1), (0.05, 0.95), (0.3, 0.55)])
+@pytest.mark.parametrize("n", [5, 24])
+@pytest.mark.parametrize(("low", "high"), [(0, 0.625), (0.05, 0.95)])
 def test_grades_with_a_mean_of_one_half_are_seldom_a_claim(n, low, high):
     """Two grades, in every number: of 24 with .625 in four of five cases, else 0, a sign-flip test claims 8 %."""
     share = (0.5 - low) / (high - low)
@@ -125,10 +125,10 @@ def test_the_win_rate_is_that_of_the_turns():
     assert (whole.params["clusters"], whole.standard_error > alone.standard_error) == (55, True)
 
 
-@pytest.mark.parametrize("labels", [(0.55, 0.4, 0.03, 0.01, 0.01), (0.2, 0.45, 0.05, 0.2, 0.1)])
-def test_unequal_weights_have_the_interval_of_a_ratio(labels):
+def test_unequal_weights_have_the_interval_of_a_ratio():
     """Arena-Hard's labels in two orders: linearized at 1/2, the interval was 1.8 times too wide at a rate of 97 %."""
     rng, grades = np.random.default_rng(5), np.array([3.0, 1.0, 0.0, -1.0, -3.0])
+    labels = (0.55, 0.4, 0.03, 0.01, 0.01)
     counts = np.maximum(1, np.abs(grades)) * labels
     truth = 100 * float(counts @ np.array([1, 1, 0.5, 0, 0]) / counts.sum())
     rates, widths, covered = [], [], []
