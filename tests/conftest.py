@@ -221,6 +221,12 @@ def printed(capsys) -> Iterator[pytest.CaptureFixture[str]]:
         yield capsys
 
 
+@pytest.fixture
+def without_figures(monkeypatch) -> None:
+    """Reports have no figures, which take most of the time of a small one."""
+    monkeypatch.setattr("instruct.reporting.report.draw_figures", lambda *_: None)
+
+
 @pytest.fixture(scope="session")
 def smollm2() -> str:
     """The folder of the embedded SmolLM2-135M-Instruct."""

@@ -62,7 +62,7 @@ EQUAL: World = {
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
+def _here(tmp_path, monkeypatch, without_figures):
     monkeypatch.chdir(tmp_path)
 
 

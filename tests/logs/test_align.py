@@ -80,12 +80,6 @@ def test_repeats_of_a_unit_are_averaged_and_only_these():
         log.add(Row("x", {"acc": 0.0}), "b, row 2")
 
 
-def test_a_metric_that_some_rows_lack_is_missing_there():
-    log = make_log("a", [Row("x", {"acc": 1.0}), Row("y", {"f1": 0.5}, "timed out"), Row("z", {"acc": 0.0, "f1": 1.0})])
-    assert (log.mean("acc"), log.mean("f1")) == (0.5, 0.75)
-    assert dict(log.reasons) == {"no value": 1, "timed out": 1}
-
-
 @pytest.mark.parametrize("part", ["doc", "target"])
 def test_other_rows_under_the_same_ids_are_refused(part):
     ours, theirs = ([*rows("x", **{part: "one"}), *rows("y", **{part: each})] for each in ("two", "other"))

@@ -94,14 +94,6 @@ def test_epochs_are_averaged_within_their_unit_before_units(tmp_path):
     assert (read.units, read.mean("s"), read.reasons) == (["1", "1", "2", "2"], 0.75, {"error: E": 1})
 
 
-def test_samples_cluster_by_a_named_field_of_their_metadata(tmp_path):
-    rows = [sample(n, metadata={"story": n // 2}) for n in range(4)]
-    path = write(tmp_path / "log.json", log_of(rows))
-    assert the_log(path, Columns(cluster="story")).clusters == ["0", "0", "2", "2"]
-    with pytest.raises(InputError, match=r"sample 1: the metadata have no 'page' to cluster by \(they have story\)"):
-        the_log(path, Columns(cluster="page"))
-
-
 def test_a_log_object_is_read_as_its_file():
     log = log_of([sample(n, metadata={"story": n // 2}) for n in range(4)], 1.0)
     samples = [SimpleNamespace(model_dump=lambda each=each, **_: each) for each in log.pop("samples")]

@@ -53,13 +53,6 @@ def test_every_cell_of_a_table_is_a_value_or_counted_as_missing(suffix, tmp_path
     assert ours.texts[0] == ("Q?", "")
 
 
-def test_a_table_without_the_optional_columns_is_one_log(tmp_path) -> None:
-    path = tmp_path / "scores.csv"
-    path.write_text("id;score\na;1\nb;0\n")
-    [log] = read_logs(path, Columns("id", ("score",))).logs
-    assert (log.system, log.task, log.units, [*log.values["score"]]) == ("", "table", ["a", "b"], [1, 0])
-
-
 @pytest.mark.parametrize(
     ("text", "columns", "message"),
     [

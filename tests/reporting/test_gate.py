@@ -11,6 +11,8 @@ from pages import LOSS, UNREAD, WIN
 from instruct.base.files import write_atomically
 from instruct.reporting.report import build_report
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 @pytest.fixture
 def judged(run, card, write_answers, judge_pairs):

@@ -18,6 +18,8 @@ from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.human_labels import random_order
 from instruct.run.directory import RunDirectory
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 PAIRS = 120
 
 

@@ -22,6 +22,8 @@ from instruct.reporting.report import build_report, write_report
 from instruct.run.directory import RunDirectory
 from instruct.scores.claims import mirrored
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 SYSTEMS = "abcd"  # a beats the others most often, though each file of answers before it would make it a baseline
 PROMPTS = 24
 

@@ -13,6 +13,8 @@ from instruct.reporting.power import plan_units
 from instruct.reporting.report import write_report
 from instruct.scores.scores import Row, Scores
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 def make_log(system, values, path="", clusters=None):
     """`values`: of each unit, or of each unit's samples."""

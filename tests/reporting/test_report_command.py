@@ -15,6 +15,8 @@ from instruct.judging.options import JudgeOptions
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.run.directory import RunDirectory
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 PAIRS = 60
 
 

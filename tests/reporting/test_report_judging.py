@@ -13,6 +13,8 @@ from instruct.base.replies import PROMPT_CUT, Failure
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.report import build_report
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 ONE = {"order_policy": "one", "leading_policy": "single"}
 
 

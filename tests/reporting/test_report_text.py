@@ -21,6 +21,8 @@ from instruct.reporting.render.lines import escape_markdown
 from instruct.reporting.report import build_report, write_report
 from instruct.reporting.text import headline, probability
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 HOSTILE = [
     "<script>alert(1)</script>",
     "a|b\n\n# heading",

@@ -14,6 +14,8 @@ from instruct.reporting.report import write_report
 from instruct.run.measurements import Number, write_numbers, write_values
 from instruct.scores.claims import of_family
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 IDS = [f"secret prompt {row}" for row in range(30)]
 
 

@@ -8,6 +8,8 @@ from pages import LOSS, TIE, WIN, rows_of
 
 from instruct.reporting.report import build_report, write_report
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 @pytest.fixture
 def judged(run, card, judge_pairs, write_answers):

@@ -11,6 +11,8 @@ from instruct import compare_logs
 from instruct.reporting.report import Report
 from instruct.run.directory import RunDirectory
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 def test_a_run_without_verdicts_has_its_tasks_in_the_report(tmp_path, instruct):
     run = RunDirectory(tmp_path / "mine")

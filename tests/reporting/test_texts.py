@@ -17,6 +17,8 @@ from instruct.reporting.texts import METRICS, text_systems
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import metrics_path, numbers, read_metrics, write_numbers, write_values
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 PREFIXES = 200
 
 
