@@ -199,7 +199,7 @@ def test_a_winner_is_found_exactly_if_interval_and_p_exclude_equality(kind, case
 
 @EACH_KIND
 @given(case=DRAWN)
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_what_is_excluded_lies_outside_the_interval_of_its_level(kind, case):
     """That of 90 % of one claim, a wider one of one among many; those that hold at once are wider than one of 95 %."""
     sample = KINDS[kind][0](drawn(kind, *case))

@@ -19,7 +19,7 @@ UNREAD = {"unparsed", "failed"}
 
 
 @given(outcome_lists)
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_counts_and_figures_equal_scipys(found):
     claim = claimed(pairs_of(found))
     points = [POINTS[outcome] for outcome in found if outcome in POINTS]
@@ -38,7 +38,7 @@ preferences = st.one_of(st.floats(1, 2), st.sampled_from([1.0, 1.5, 2.0]))
 
 
 @given(st.lists(preferences, min_size=2, max_size=40), st.integers(0, 9))
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_weighted_figures_equal_alpaca_eval(found, missing):
     from alpaca_eval.metrics import get_winrate
 
@@ -76,7 +76,7 @@ def test_a_judge_that_fails_on_losses_alone_is_no_reason_for_a_claim():
     """Of 805 pairs half are lost, and up to 80 of the lost ones have no verdict: those with one are mostly won."""
     rng = np.random.default_rng(0)
     made, alone = 0, 0
-    for wins in rng.binomial(805, 0.5, size=200):
+    for wins in rng.binomial(805, 0.5, size=100):
         missing = min(805 - wins, rng.binomial(805, 0.1))
         found = claimed(counted(int(wins), 0, int(805 - wins - missing), int(missing)))
         complete = claimed(counted(int(wins), 0, int(805 - wins - missing)))
@@ -84,8 +84,8 @@ def test_a_judge_that_fails_on_losses_alone_is_no_reason_for_a_claim():
         assert found.p >= complete.p
         made += found.has_winner
         alone += complete.has_winner
-    assert made / 200 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
-    assert alone / 200 > 0.7
+    assert made / 100 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 100)
+    assert alone / 100 > 0.7
 
 
 def test_the_worst_case_is_of_conversations_and_of_what_weighs_most():
@@ -149,11 +149,11 @@ def test_unequal_weights_have_the_interval_of_a_ratio():
 def test_weights_that_follow_the_outcome_do_not_make_claims():
     """The test of 1/2 is of weighted distances from it: a fair judge that is emphatic at random claims in 5 %."""
     rng, found = np.random.default_rng(6), []
-    for _ in range(150):
+    for _ in range(100):
         wins, weights = rng.integers(0, 2, size=40).astype(float), rng.choice([1.0, 3.0], size=40)
         pairs = [
             PairResult(str(number), "d", outcome_of_score(score), score, weight=weight)
             for number, (score, weight) in enumerate(zip(wins.tolist(), weights.tolist(), strict=True))
         ]
         found.append(claimed(pairs).p <= 0.05)
-    assert np.mean(found) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 150)
+    assert np.mean(found) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 100)
