@@ -97,9 +97,3 @@ def test_a_partly_judged_pair_is_marked_as_open(judge_run, judge_showings):
     judge_showings({"verdict": "second", "position": "second"})
     found = unpacked(pairs_of(run))
     assert [pair["o"] for pair in found["comparisons"][0]["pairs"]] == ["win", "open"]
-
-
-def test_pairs_beyond_the_limit_are_counted(judged, monkeypatch):
-    monkeypatch.setattr("instruct.reporting.render.page.MOST_PAIRS", 2)
-    (comparison,) = unpacked(pairs_of(judged))["comparisons"]
-    assert (len(comparison["pairs"]), comparison["more"]) == (2, 1)

@@ -78,18 +78,6 @@ def test_another_opponent_or_judge_is_refused(two, change, problem):
         compared(two)
 
 
-def test_the_command_prints_the_claims_and_writes_files(instruct, two, tmp_path):
-    files = [tmp_path / f"c.{ending}" for ending in ("md", "csv", "html", "json")]
-    flags = [flag for file in files for flag in ("--output", file)]
-    code, out, stderr = instruct("compare", *(run.folder for run in two), *flags)
-    assert (code, stderr) == (0, "")
-    assert out.startswith("j against mle: ")
-    assert all(f"written: {file}" in out for file in files)
-    assert json.loads(files[3].read_text())["claims"][0]["task"] == "j against mle"
-    assert files[0].read_text().startswith("# Evaluations side by side")
-    assert instruct("compare", *(run.folder for run in two), "--fail-under", "90")[0] == 4
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,4 +1,4 @@
-"""Tasks: lm-eval's figures in the report, the same in every form, and paired tests by `compare`."""
+"""Tasks: lm-eval's figures in the report, the same in every form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import pytest
 from kept_tasks import keep_task
 
-from instruct import compare_logs
 from instruct.reporting.report import Report
 from instruct.run.directory import RunDirectory
 
@@ -26,10 +25,6 @@ def test_a_run_without_verdicts_has_its_tasks_in_the_report(tmp_path, instruct):
     assert [(row.task, row.system, row.value) for row in report.measurements] == [
         ("trec", "base", 0.5), ("arc", "base", 0.45), ("trec", "emo", 0.9), ("arc", "emo", 0.45),
     ]  # fmt: skip
-    trec, arc = compare_logs([run.folder], baseline="base").main
-    assert (trec.adjusted_p, trec.p) == (2 * trec.p, pytest.approx(2 / 2**8))  # McNemar's exact test of 8 to 0
-    assert (arc.p, arc.finding) == (1, "too few")  # the two agree on every row
-    assert arc.excluded < 25
     assert "Measured without a judge" in (run.report / "report.html").read_text()
     assert "| trec | emo | acc | 0 | 20 | 0.90 | 0.10 |" in (run.report / "report.md").read_text()
     assert re.search(r"trec +emo +acc +0 +20 +0\.90 +0\.10", out)
