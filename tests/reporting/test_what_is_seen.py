@@ -115,9 +115,8 @@ def test_the_finding_is_on_the_first_screen_and_everything_can_be_read(visit, sc
         "emo beats mle",
         "59.9 %",
         "with 2 missing lost or won",
-        "481 of 803",
-        "161 of 803 pairs: the judge contradicted itself; 2 of 805 without a verdict; judged in both orders",
-        "autoj: κ 0.37 (accuracy 60.0 % of 1392",
+        "161 of 803 pairs: the judge contradicted itself",
+        "2 of 805 pairs have no verdict",
     ):
         assert said in first
     if screen is not PHONE:
