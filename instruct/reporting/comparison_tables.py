@@ -44,6 +44,10 @@ _PAIRED = (
 )
 
 
+# All, those without a verdict, too.
+PAIRS = Column("pairs", "counts.n")
+
+
 class _Specification(NamedTuple):
     """A table of a comparison, without the notes of its rows."""
 
@@ -97,7 +101,8 @@ def brief_table(comparisons: Sequence[ComparisonReport]) -> Table:
         PAIR[0],
         replace(PAIR[1], when=len({comparison.baseline for comparison in comparisons}) > 1),
         Column("policy", "claim.policy", text=True, when=len({each.claim.policy for each in comparisons}) > 1),
-        *(Column(key, f"counts.{key}") for key in ("n", "win", "tie", "loss")),
+        PAIRS,
+        *(Column(key, f"counts.{key}") for key in ("win", "tie", "loss")),
         Column("unread", "counts.unread", when="known"),
         Column("win rate", "claim.value", error="claim.error"),
         Column("95 % CI", "claim.interval"),
@@ -108,7 +113,8 @@ def brief_table(comparisons: Sequence[ComparisonReport]) -> Table:
 # Of claims on a judge's verdicts.
 _COUNTED = [
     Column("policy", lambda claim: f"{claim.policy} ({'leads' if claim.family else 'exploratory'})", text=True),
-    *(Column(name, f"counts.{name}") for name in ("n", "win", "tie")),
+    PAIRS,
+    *(Column(name, f"counts.{name}") for name in ("win", "tie")),
     Column(
         "contradicted",
         "counts.contradicted",
