@@ -80,7 +80,7 @@ class Behavior:
         near = self.temperature
         below = [ours < truth for ours, truth in zip(self.entropy, self.truth_entropy, strict=True)]
         sharper = "sharper" if all(below) else "flatter" if not any(below) else "sharper or flatter, by context"
-        return f"not calibrated: {sharper}, not a temperature (nearest: {min(near):.2f} to {max(near):.2f})"
+        return f"not calibrated: {sharper}, not a temperature (nearest, by context: {min(near):.2f} to {max(near):.2f})"
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ class Checked:
             f"entropy     {' '.join(f'{value:.2f}' for value in behavior.entropy)} nats where training ends, "
             f"{' '.join(f'{value:.2f}' for value in behavior.truth_entropy)} in truth (flat to peaked contexts)"
         )
-        lines.append(f"pull on the label, relative to cross-entropy (at most {pull.largest:.2f} here):")
-        for name, values in (("at p =", pull.probability), ("rest spread", pull.spread), ("conflict", pull.conflict)):
+        lines.append(f"pull on a label of probability p, relative to cross-entropy (at most {pull.largest:.2f} here):")
+        for name, values in (("p", pull.probability), ("rest on all", pull.spread), ("rest on one", pull.conflict)):
             lines.append(f"  {name:<12}" + "".join(f" {value:>9.3g}" for value in values))
         if pull.repels:
             lines.append("  negative: there the objective makes the label less likely")
