@@ -116,7 +116,7 @@ def run_argument(sub: argparse.ArgumentParser, needs: str, more: str = "") -> No
 
 def add_retry_flag(sub: argparse.ArgumentParser) -> None:
     """`--retry-failed`."""
-    text = "send all failed requests again, also those that were refused or have been sent again twice"
+    text = "send all failed requests again, also refused ones"
     sub.add_argument("--retry-failed", action="store_true", help=text)
 
 

@@ -25,7 +25,8 @@ _OF_FILES = ("files", "common_prompts", "prompt_column", "response_column", "que
 def add_verbs(verb: flags.AddVerb) -> None:
     """The verbs of this file, with their flags."""
     sub = verb(judge, "compare answers with a judge and write the report")
-    flags.run_argument(sub, "answers")
+    flags.run_argument(sub, "answers", ", or two files of answers, the baseline's first")
+    sub.add_argument("file", nargs="?", metavar="FILE", help=argparse.SUPPRESS)
     text = "a judge, or J=URL; repeatable (default: those of the config; with --judge-model: pairwise)"
     sub.add_argument("--judge", action="append", metavar="J", help=text)
     flags.add_pair_flags(sub)
@@ -84,7 +85,17 @@ def judge(arguments: argparse.Namespace) -> Result:
     from instruct.phases.judge import judge_and_report
     from instruct.reporting.report import print_written
 
+    if arguments.file:
+        if arguments.candidate or arguments.baseline or arguments.files:
+            raise InputError(
+                "two files are the baseline's and the candidate's answers; drop --candidate, --baseline, --files"
+            )
+        arguments.run, arguments.baseline, arguments.candidate = None, arguments.run, arguments.file
     arguments.output = arguments.output or _output_of_files(arguments)
+    if arguments.file and not arguments.output:
+        raise InputError(
+            f"{arguments.baseline}, {arguments.file}: are not two files of answers; give these, or one run"
+        )
     arguments.judge = arguments.judge or ([GENERAL_JUDGE] if arguments.model else [])
     named = _named_judges(arguments.judge)
     if arguments.model and len(named) > 1:
