@@ -117,9 +117,10 @@ def test_answers_are_complete_though_a_worker_is_killed(tiny_model, tmp_path, mo
             assert len(workers) == 2
             for portion in engine.complete(requests):
                 replies |= {request.key: reply for request, reply in portion}
-                if len(replies) >= 20 and workers[0].is_running():
-                    workers[0].kill()
-            assert not workers[0].is_running()
+                if len(replies) >= 20:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        workers[0].kill()
+            assert not workers[0].is_running() or workers[0].status() == psutil.STATUS_ZOMBIE
             assert all(isinstance(reply, Completion) for reply in replies.values())
             assert len(replies) == 100
         finally:
