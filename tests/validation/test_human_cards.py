@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from pathlib import Path
 
 import pytest
 import yaml
+from json_files import write_json
 
 from instruct.base.errors import InputError
 from instruct.data.prompts import EvalPrompt
@@ -39,26 +38,20 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "data" / "human"
 
 
-def write(path, content):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = path.suffix == ".jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in content) if lines else json.dumps(content))
-
-
 def card(folder, **changes):
     content = {key: value for key, value in {**BASE, **changes}.items() if value is not None}
     (folder / "mine.yaml").write_text(yaml.safe_dump(content))
-    write(folder / "mine.json", ROWS)
+    write_json(folder / "mine.json", ROWS)
     return "mine"
 
 
 def faireval(folder, ids=(1, 2, 3), labels=("CHATGPT", "TIE", "VICUNA13B")):
     root = folder / "FairEval"
     questions = [{"question_id": n, "text": f"Question {n}?", "category": "generic"} for n in (1, 2, 3)]
-    write(root / "question.jsonl", questions)
+    write_json(root / "question.jsonl", questions)
     for name, numbers in (("gpt35", (1, 2, 3)), ("vicuna-13b", ids)):
         answers = [{"question_id": n, "text": f"{name} on {n}", "answer_id": f"{name}{n}"} for n in numbers]
-        write(root / "answer" / f"answer_{name}.jsonl", answers)
+        write_json(root / "answer" / f"answer_{name}.jsonl", answers)
     (root / "review").mkdir(exist_ok=True)
     (root / "review" / "review_gpt35_vicuna-13b_human.txt").write_text("\n".join(labels) + "\n")
     path = folder / "faireval.yaml"
@@ -72,8 +65,6 @@ def test_a_card_of_one_file_is_found_by_its_name_and_by_its_path(folder):
         HumanPair(EvalPrompt("How?", ""), "A", "B", ("second",)),
     ]
     assert load_human_set(str(folder / "mine.yaml")).pairs == human.pairs
-    digest = hashlib.sha256((folder / "mine.json").read_bytes()).hexdigest()
-    assert load_human_set(card(folder, sha256=digest, rows=2)).pairs == human.pairs
     # The same file with its labels exchanged must not pass for the set that verdicts were compared with.
     exchanged = load_human_set(card(folder, labels={1: "second", "B": "first", "=": "tie"}))
     assert exchanged.sha256 != human.sha256
@@ -89,38 +80,18 @@ def test_faireval_is_added_by_the_card_in_the_documentation(folder):
     assert load_human_set("faireval").sha256 != human.sha256
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"ids": (1, 3, 2)}, r"answer_vicuna-13b\.jsonl, row 2: question_id: 3 is not that of .* \(2\)"),
-        ({"labels": ("CHATGPT", "TIE")}, r"human\.txt has 2 rows, but .*question\.jsonl has 3"),
-    ],
-)
-def test_files_that_do_not_belong_together_are_refused(folder, changes, said):
-    faireval(folder, **changes)
-    with pytest.raises(InputError, match=said):
+def test_files_that_do_not_belong_together_are_refused(folder):
+    faireval(folder, ids=(1, 3, 2))
+    with pytest.raises(InputError, match=r"answer_vicuna-13b\.jsonl, row 2: question_id: 3 is not that of .* \(2\)"):
         load_human_set("faireval")
-
-
-def test_several_annotators_and_an_input_are_columns_too(folder):
-    columns = {**BASE["columns"], "label": ["who", "other"], "input": "context"}
-    name = card(folder, columns=columns)
-    write(folder / "mine.json", [{**row, "other": "=", "context": "here"} for row in ROWS])
-    human = load_human_set(name)
-    assert human.annotators == ("who", "other")
-    assert {pair.prompt.input for pair in human.pairs} == {"here"}
-    assert [pair.labels for pair in human.pairs] == [("first", "tie"), ("second", "tie")]
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"file": None}, "give exactly one of file (a path) and files (paths by name)"),
-        ({"url": "http://localhost/mine.json"}, "url needs sha256, by which a download is checked"),
         ({"columns": {**BASE["columns"], "first": "answer"}}, "has no column 'answer', which the card mine names"),
         ({"labels": {1: "first", 2: "second"}}, "row 2: who: ' B ' is not one of the card's labels (1, 2)"),
-        ({"rows": 3}, "has 2 pairs, but its card says 3"),
-        ({"sha256": "0" * 64}, "mine.json: is not the file of the set mine"),
     ],
 )  # fmt: skip
 def test_a_card_that_does_not_fit_is_refused_with_one_line(folder, changes, said):

@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 
 import pytest
+from json_files import write_json
 from sklearn.metrics import cohen_kappa_score
 
 from instruct.base.errors import InputError
@@ -18,17 +19,6 @@ from instruct.validation.agreement import measure_agreement
 from instruct.validation.human_sets import HumanPair, load_human_set
 
 ROW = {"instruction": "Say hello.", "response1": "Hello!", "response2": "No.", "label": "first"}
-
-
-@pytest.fixture
-def known_data(shared_data, monkeypatch):
-    monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
-    return shared_data
-
-
-def write(path, rows):
-    path.write_text(json.dumps(rows), encoding="utf-8")
-    return str(path)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +44,7 @@ def test_a_file_of_your_own(tmp_path):
     names = ("prompt", "input", "output_1", "output_2", "label", "group")
     values = [("Say hello.", "to Ann", "Hello!", "", "Second", "a"), ("Say yes.", None, True, "No.", "tie", "b")]
     rows = [dict(zip(names, row, strict=True)) for row in values]
-    human = load_human_set(write(tmp_path / "own.json", rows))
+    human = load_human_set(str(write_json(tmp_path / "own.json", rows)))
     assert (human.name, human.annotators) == ("own", ("label",))
     assert human.pairs == [
         HumanPair(EvalPrompt("Say hello.", "", input="to Ann"), "Hello!", "", ("second",), "a"),
@@ -74,7 +64,7 @@ def test_a_file_of_your_own(tmp_path):
     ],
 )
 def test_a_row_that_could_be_misread_is_refused(tmp_path, change, said):
-    path = write(tmp_path / "own.json", [{**ROW, **change}])
+    path = str(write_json(tmp_path / "own.json", [{**ROW, **change}]))
     with pytest.raises(InputError) as caught:
         load_human_set(path)
     assert str(caught.value).startswith(path)
@@ -122,7 +112,7 @@ def test_a_set_is_downloaded_once_and_then_found(made_up_set, tmp_path):
 
 
 def test_a_file_with_another_hash_is_refused(made_up_set, tmp_path):
-    write(made_up_set, [{**ROW, "label": "second"}])
+    write_json(made_up_set, [{**ROW, "label": "second"}])
     with pytest.raises(InputError, match="is not the card's file"):
         load_human_set("made")
     assert not list((tmp_path / "cache").rglob("*.json"))
@@ -152,9 +142,7 @@ def test_missing_labels_are_counted_and_pairs_without_any_are_left_out(tmp_path)
 
 def test_rows_of_reward_bench_are_pairs_whose_chosen_answer_is_on_either_side(tmp_path):
     rows = [{"prompt": f"Q{n}?", "chosen": f"good {n}", "rejected": f"bad {n}", "subset": "chat"} for n in range(40)]
-    path = tmp_path / "bench.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    pairs = load_human_set(str(path)).pairs
+    pairs = load_human_set(str(write_json(tmp_path / "bench.jsonl", rows))).pairs
     assert [pair.first if pair.label == "first" else pair.second for pair in pairs] == [row["chosen"] for row in rows]
     assert {pair.group for pair in pairs} == {"chat"}
     assert 10 < sum(pair.label == "first" for pair in pairs) < 30

@@ -9,18 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from imported import annotation
+from json_files import write_json
 from scipy import stats
 
-from instruct.data.prompts import EvalPrompt
 from instruct.judging.asking import Judge
 from instruct.judging.options import JudgeOptions
 from instruct.judging.work import JudgingMode
 from instruct.phases.judge import judge_run
 from instruct.run.directory import RunDirectory
 from instruct.validation.agreement import measure_agreement
-from instruct.validation.human_sets import HumanPair, HumanSet
 from instruct.validation.judge_labels import load_labels
 from instruct.validation.validate import validate
+from tests.validation.test_validate import rows_of
 
 MODELS = 7
 PROMPTS = 20
@@ -40,13 +41,11 @@ def annotations(judge: str, model: int, noise: float = 0.0) -> str:
         wins = random.Random(f"{model} {prompt}").random() < (model + 0.5) / MODELS
         if draw.random() < noise:
             wins = draw.random() < 0.5
-        row = {"instruction": f"Question {prompt}?", "annotator": judge, "preference": 2 if wins else 1}
-        row |= {"generator_1": "davinci", "output_1": "An answer of the baseline.", "generator_2": f"model-{model}"}
+        about = {"annotator": judge, "generator_1": "davinci", "generator_2": f"model-{model}"}
         # one answer that every model gives
-        rows.append(row | {"output_2": "The same." if prompt == 0 else f"Model {model}" + "!" * (prompt % 3 * 20)})
-    path = Path(f"{judge}-{model}.json")
-    path.write_text(json.dumps(rows))
-    return str(path)
+        about |= {"output_2": "The same." if prompt == 0 else f"Model {model}" + "!" * (prompt % 3 * 20)}
+        rows.append(annotation(prompt, 2 if wins else 1, **about))
+    return str(write_json(f"{judge}-{model}.json", rows))
 
 
 def files(judge: str, noise: float = 0.0) -> list[str]:
@@ -55,11 +54,6 @@ def files(judge: str, noise: float = 0.0) -> list[str]:
 
 def preferences(path: str) -> list[int]:
     return [row["preference"] for row in json.loads(Path(path).read_text())]
-
-
-def figures(content: dict, system: str, metric: str) -> dict:
-    rows = [row for row in content["measurements"] if (row["system"], row["metric"]) == (system, metric)]
-    return {row["details"].get("about", ""): row for row in rows}
 
 
 def test_published_annotations_are_labels_whose_win_rate_is_the_published_one(shared_data):
@@ -87,7 +81,7 @@ def test_a_judge_is_compared_with_the_labels_pair_by_pair_and_in_the_rank_of_the
     rates = [[100 * float(np.mean(preferences(path))) - 100 for path in paths] for paths in (theirs, ours)]
     models = [f"model-{n}" for n in range(MODELS)]
     for rater, expected in zip(("people", "listed"), rates, strict=True):
-        by_model = figures(content, rater, "win_rate")
+        by_model = rows_of(content, rater, "win_rate")
         assert [by_model[model]["value"] for model in models] == pytest.approx(expected)
     correlations = {
         "spearman": stats.spearmanr(*rates).statistic,
@@ -95,9 +89,9 @@ def test_a_judge_is_compared_with_the_labels_pair_by_pair_and_in_the_rank_of_the
         "mean_difference": np.abs(np.subtract(*rates)).mean(),
     }
     for metric, expected in correlations.items():
-        assert figures(content, "listed", metric)[""]["value"] == pytest.approx(expected)
+        assert rows_of(content, "listed", metric)[""]["value"] == pytest.approx(expected)
     agreed = np.equal([preferences(path) for path in ours], [preferences(path) for path in theirs])
-    accuracies = figures(content, "listed", "accuracy")
+    accuracies = rows_of(content, "listed", "accuracy")
     assert accuracies[""]["details"]["count"] == agreed.sum()
     assert [accuracies[model]["n"] for model in models] == [PROMPTS] * MODELS
     # One prompt of all models is one cluster.
@@ -107,13 +101,9 @@ def test_a_judge_is_compared_with_the_labels_pair_by_pair_and_in_the_rank_of_the
 def test_rows_without_a_preference_are_left_out_and_counted(instruct):
     path = annotations("gpt4", 3)
     rows = json.loads(Path(path).read_text())
-    rows[4]["preference"] = None
-    Path(path).write_text(json.dumps(rows))
-    code, out, error = instruct("validate", "--against", path, "--replay", annotations("today", 3))
-    assert code == 2
-    assert "with these two outputs is not a pair of the set" in " ".join(error.split())
-    del rows[4]
-    Path("replay.json").write_text(json.dumps([row | {"annotator": "today"} for row in rows]))
+    write_json("replay.json", [row | {"annotator": "today"} for row in rows[1:]])
+    rows[0]["preference"] = None
+    write_json(path, rows)
     code, out, _ = instruct("validate", "--against", path, "--replay", "replay.json")
     assert code == 0
     assert "19 pairs, one label each." in out
@@ -136,31 +126,15 @@ def test_files_that_do_not_belong_together_are_refused(instruct, arguments, mess
     assert message in " ".join(error.split())
 
 
-def test_pairs_without_a_verdict_are_left_out_of_a_models_win_rate():
-    pairs = [HumanPair(EvalPrompt(f"Q{n}", ""), "a", "b", ("second",), "mn"[n % 2], 1.0) for n in range(8)]
-    human = HumanSet("small", pairs, ("gpt4",), Path("small.json"), "0" * 64, labels_by="gpt4")
-    found = measure_agreement(
-        human, {"listed": ["second", "second", "first", "tie", "unparsed", "first", "failed", "tie"]}
-    )
-    by_verdicts = found.get("listed", "win_rate", "m")
-    assert (found.value("people", "win_rate", "m"), by_verdicts.value, by_verdicts.details.missing) == (100, 50, 2)
-    assert found.get("listed", "spearman") is None  # of two models any two ranks agree or do not
-
-
 def test_a_runs_labels_by_people_measure_a_judge(fake_server, tmp_path):
     run = RunDirectory(tmp_path / "runs" / "mine")
     run.start({"name": "mine"})
-    run.outputs.mkdir()
     for name in ("ours", "theirs"):
         rows = [{"instruction": f"Q{n}", "dataset": "d", "output": f"{name} {n}", "generator": name} for n in range(9)]
-        (run.outputs / f"{name}.json").write_text(json.dumps(rows))
-    said = ["candidate", "baseline", "tie"] * 3
-    lines = [
-        {"candidate": "ours", "baseline": "theirs", "instruction": f"Q{n}", "label": said[n], "annotator": who}
-        for n in range(9)
-        for who in "ab"
-    ]
-    run.labels.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_json(run.outputs / f"{name}.json", rows)
+    about = {"candidate": "ours", "baseline": "theirs"}
+    said = enumerate(["candidate", "baseline", "tie"] * 3)
+    write_json(run.labels, [about | {"instruction": f"Q{n}", "label": label} for n, label in said])
     human = load_labels(["runs/mine"])
     assert (human.name, human.labels_by, human.by_people) == ("mine-labels", "people", True)
     assert [pair.label for pair in human.pairs] == ["first", "second", "tie"] * 3

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+from json_files import write_json
 
 from instruct.base.errors import InputError
 from instruct.data.prompts import EvalPrompt
@@ -18,20 +17,12 @@ PAIRS = [
 ]
 
 
-def write(path, rows):
-    if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    else:
-        path.write_text(json.dumps(rows))
-    return path
-
-
 def annotation(instruction, one, two, preference):
     return {"instruction": instruction, "output_1": one, "output_2": two, "preference": preference}
 
 
 ANNOTATIONS = [
-    annotation("Say yes.", "Yes.", "No.", 1.2),
+    annotation("Say yes.", "Yes.", "No.", 1.51),
     annotation("Say hello.\n\nto Ann", "Hi.", "Hello!", 1),
     annotation("Say yes.", "No.", "Yes.", None),
 ]
@@ -45,11 +36,11 @@ AUTOJ = [{"output": n} for n in (0, 2, -1)]
         (PANDALM, "PandaLM's layout", ["tie", "unparsed", "second"], ["tie", "unparsed", "first"]),
         (AUTOJ, "Auto-J's layout", ["first", "tie", "unparsed"], ["second", "tie", "unparsed"]),
         # Matched by their texts, whatever order was shown.
-        (ANNOTATIONS, "AlpacaEval's annotations", ["second", "first", "failed"], ["second", "first", "failed"]),
+        (ANNOTATIONS, "AlpacaEval's annotations", ["second", "second", "failed"], ["second", "second", "failed"]),
     ],
 )
 def test_published_verdicts_are_read_as_their_authors_write_them(tmp_path, rows, layout, listed, swapped):
-    path = write(tmp_path / "v.jsonl", rows)
+    path = write_json(tmp_path / "v.jsonl", rows)
     found = read_published([path], PAIRS)
     assert found.raters() == {"listed": listed}
     assert found.source == f"{path} (read as {layout})"
@@ -58,28 +49,9 @@ def test_published_verdicts_are_read_as_their_authors_write_them(tmp_path, rows,
 
 
 @pytest.mark.parametrize(
-    ("preference", "verdict"), [(0, "tie"), (1.5, "tie"), (2, "second"), (1.51, "second"), (float("nan"), "failed")]
-)
-def test_preferences_are_read_as_alpaca_eval_means_them(tmp_path, preference, verdict):
-    path = write(tmp_path / "one.json", [annotation("Say yes.", "Yes.", "No.", preference)])
-    assert read_published([path], PAIRS[1:2]).raters() == {"listed": [verdict]}
-
-
-def test_own_verdicts_are_matched_by_pair_and_order(tmp_path):
-    rows = [{"pair": n, "order": order, "verdict": "tie"} for order in ("swapped", "first") for n in (2, 1, 0)]
-    rows[0]["verdict"] = "failed"
-    rows[-1]["preference"] = rows[0]["preference"] = 1.5
-    verdicts = {"listed": ["tie"] * 3, "swapped": ["tie", "tie", "failed"], "strict": ["tie", "tie", "failed"]}
-    found = read_published([write(tmp_path / "v.jsonl", rows)], PAIRS)
-    assert (found.raters(), found.positions_known, found.judge, found.card) == (verdicts, True, "v", None)
-
-
-@pytest.mark.parametrize(
     ("rows", "said"),
     [
         ([{"output": 0}] * 2, "has 2 verdicts, but the set has 3"),
-        ([{"output": 3}] * 3, "row 1: output: 3 is not a verdict; write one of 0, 1, 2, -1"),
-        ([{"idx": n, "x_result": 1} for n in (0, 1, 1)], "row 3: idx: pair 1 already has a verdict"),
         (
             [annotation("Say no.", "Yes.", "No.", 1)],
             "row 1: its instruction ('Say no.') with these two outputs is not a",
@@ -88,7 +60,7 @@ def test_own_verdicts_are_matched_by_pair_and_order(tmp_path):
     ],
 )
 def test_verdicts_that_do_not_fit_the_set_are_refused(tmp_path, rows, said):
-    path = write(tmp_path / "v.jsonl", rows)
+    path = write_json(tmp_path / "v.jsonl", rows)
     with pytest.raises(InputError) as caught:
         read_published([path], PAIRS)
     assert str(caught.value).startswith(str(path))

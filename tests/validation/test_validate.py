@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from json_files import write_json
 
 from instruct.base.errors import InputError
 from instruct.engines.server import ServerEngine
@@ -48,12 +49,7 @@ def work(tmp_path, monkeypatch):
         }
         for index in range(12)
     ]
-    write("own.json", rows)
-
-
-def write(path, rows):
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    Path(path).write_text(lines if path.endswith("l") else json.dumps(rows))
+    write_json("own.json", rows)
 
 
 def run(url=None, card="pandalm", against="own.json", **arguments):
@@ -144,7 +140,7 @@ def test_figures_of_few_pairs_or_of_training_pairs_are_not_written(fake_server, 
     assert load_judge_card("pandalm").sha256() == hash_before
     # The same pairs in another file, in another order and with other labels.
     rows = json.loads(Path("own.json").read_text())[:5]
-    write(
+    write_json(
         "turned.json",
         [row | {"response1": row["response2"], "response2": row["response1"], "label": "tie"} for row in rows],
     )
@@ -164,11 +160,10 @@ def test_figures_of_few_pairs_or_of_training_pairs_are_not_written(fake_server, 
         ("autoj", ["pairwise_example_output.jsonl", "pairwise_exchange_example_output.jsonl"]),
     ],
 )
-def test_a_card_has_the_figures_of_the_published_verdicts(shared_data, monkeypatch, name, files):
-    monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
+def test_a_card_has_the_figures_of_the_published_verdicts(known_data, name, files):
     human, found = load_human_set(name), {}
     for file, order in zip(files, ("first", "swapped"), strict=False):
-        found |= read_published([shared_data / name / file], human.pairs, order).raters()
+        found |= read_published([known_data / name / file], human.pairs, order).raters()
     shipped = load_judge_card(name).human_agreement[name]
     about = {"verdicts": "verdicts published by the authors", "measured": shipped["measured"]}
     assert shipped == card_figures(measure_agreement(human, found), None) | about
@@ -194,7 +189,7 @@ def test_verdicts_of_another_prompt_or_set_do_not_reach_the_card(fake_server, in
 
 
 def test_a_judge_that_does_not_beat_the_best_yardstick_is_warned_about():
-    write("coin.json", [{"idx": n, "coin_result": "garbage" if n < 4 else 1 + n % 2} for n in range(12)])
+    write_json("coin.json", [{"idx": n, "coin_result": "garbage" if n < 4 else 1 + n % 2} for n in range(12)])
     content, text = run(replay="coin.json")
     assert content["claims"][0]["finding"] == "too few"
     assert "WARNING: the judge agrees with people no better than the longer answer does" in text
@@ -242,9 +237,8 @@ def test_log_odds_of_both_orders_are_averaged_and_can_be_replayed(fake_server):
 
 
 @pytest.fixture
-def demo(work, shared_data, monkeypatch):
+def demo(work, known_data):
     """The demo judge in the working folder: its committed verdicts on the known sets."""
-    monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
     return shutil.copytree(ROOT / "judges" / "smollm2_score", Path("judges", "smollm2_score")) / "agreement"
 
 
