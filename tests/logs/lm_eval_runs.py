@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from json_files import write_json
 
 SUBJECTS = {"anatomy": 9, "astronomy": 14, "virology": 5}
 
@@ -50,30 +51,26 @@ def write_tasks(folder: Path, data: Path) -> None:
     _write_task(
         folder, "last_word", sums, output_type="loglikelihood", doc_to_text="{{question.rpartition(' ')[0]}}",
         doc_to_target=" {{question.rpartition(' ')[2]}}",
-        metric_list=[*_metrics("acc"), *_metrics("perplexity", False)],
+        metric_list=[*_metrics("acc"), *_metrics("perplexity", aggregation="perplexity")],
     )  # fmt: skip
     _write_task(
         folder, "text_of_sums", sums, output_type="loglikelihood_rolling", doc_to_text="", doc_to_target="{{question}}",
-        metric_list=_metrics("word_perplexity", False, "weighted_perplexity"),
+        metric_list=_metrics("word_perplexity", aggregation="weighted_perplexity"),
     )  # fmt: skip
 
 
-def _metrics(*names: str | bool) -> list[dict[str, Any]]:
-    metrics = [name for name in names if isinstance(name, str)]
-    if False in names:
-        aggregation = metrics[1] if len(metrics) > 1 else metrics[0]
-        return [{"metric": metrics[0], "aggregation": aggregation, "higher_is_better": False}]
-    return [{"metric": metric, "aggregation": "mean", "higher_is_better": True} for metric in metrics]
+def _metrics(*names: str, aggregation: str = "mean") -> list[dict[str, Any]]:
+    """Metrics that are better higher, if they are means."""
+    return [{"metric": name, "aggregation": aggregation, "higher_is_better": aggregation == "mean"} for name in names]
 
 
 def _write_task(folder: Path, name: str, rows: list[dict[str, Any]], **config: Any) -> None:
-    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    files = {"data_files": {"test": str(folder / f"{name}.jsonl")}}
+    files = {"data_files": {"test": str(write_json(folder / f"{name}.jsonl", rows))}}
     content = {"task": name, "dataset_path": "json", "dataset_kwargs": files, "test_split": "test"} | config
     (folder / f"{name}.yaml").write_text(yaml.safe_dump(content))
 
 
-def evaluate(tasks: list[str], folder: Path, model: str, out: Path, **options: Any) -> Mapping[str, Any]:
+def evaluate(tasks: list[str], folder: Path, model: str, out: Path) -> Mapping[str, Any]:
     """Evaluate a model as `lm_eval run --log_samples` does; returns what the tool found."""
     from lm_eval import simple_evaluate
     from lm_eval.loggers import EvaluationTracker
@@ -83,7 +80,7 @@ def evaluate(tasks: list[str], folder: Path, model: str, out: Path, **options: A
     manager = TaskManager(include_path=str(folder), include_defaults=False)
     results = simple_evaluate(
         "hf", f"pretrained={model},dtype=float32,device=cpu", tasks=tasks, task_manager=manager, bootstrap_iters=0,
-        evaluation_tracker=tracker, log_samples=True, **{"batch_size": 8, **options},
+        evaluation_tracker=tracker, log_samples=True, batch_size=8,
     )  # fmt: skip
     assert results is not None
     samples = results.pop("samples")

@@ -46,10 +46,7 @@ TRAININGS = {
             {f"{folder}/{model}.jsonl": {"model": model} for folder in "xy" for model in ("one", "two")}, None,
             ["one (x)", "two (x)", "one (y)", "two (y)"],
         ),
-        (
-            {f"m/{task}_{run}.jsonl": {"task": task, "run": run} for run in ("d1", "d2") for task in "ab"}, None,
-            ["m (d1)", "m (d1)", "m (d2)", "m (d2)"],
-        ),
+        ({f"m/{run}.jsonl": {"run": run} for run in ("d1", "d2")}, None, ["m (d1)", "m (d2)"]),
         (TRAININGS, r"-s(?P<seed>\d)", [each for each in SYSTEMS for _ in "ab"]),  # each has a model name of its own
     ],
 )  # fmt: skip
@@ -110,12 +107,6 @@ def test_other_prompts_are_refused_by_name_and_can_be_allowed(settings, prompts,
             joined(*sides, allow, **about)
     for allow in (allowed, ["prompt"]):
         assert joined(*sides, allow, **about).differing == [said]
-
-
-def test_settings_do_not_count_where_prompts_are_known_to_be_the_same():
-    about = {"a": {"settings": {"shots": 0}}, "b": {"settings": {"shots": 5}}}
-    shared = joined(rows("x", prompt="p"), rows("x", prompt="p"), **about)
-    assert (shared.differing, shared.unchecked) == ([], ["doc", "target"])
 
 
 def test_units_of_one_side_are_counted():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from pathlib import Path
 
 import pytest
+from json_files import write_json
 from log_samples import annotations, arena_hard, paired, rated
 
 from instruct.base.errors import InputError
@@ -18,14 +18,7 @@ BATTLES = {"A>>B": [1] * 3, "A>B": [1], "A=B": [0.5], "B>A": [0], "B>>A": [0] * 
 
 
 def read_rows(rows: list[dict], path: Path) -> list:
-    text = "\n".join(map(json.dumps, rows)) if path.suffix == ".jsonl" else json.dumps(rows)
-    path.write_text(text, encoding="utf-8")
-    return read_logs(path).logs
-
-
-def shares(count: int) -> list[float]:
-    draw = random.Random(count)
-    return [draw.random() for _ in range(count)]
+    return read_logs(write_json(path, rows)).logs
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs INSTRUCT_SHARED_DATA")
@@ -40,7 +33,8 @@ def test_published_annotations_have_their_published_win_rate(judge, rate) -> Non
 
 
 def test_annotations_have_the_win_rate_of_the_leaderboard_beside_them(tmp_path) -> None:
-    won = shares(49)
+    draw = random.Random(49)
+    won = [draw.random() for _ in range(49)]
     rows = annotations([None, *(1 + share for share in won)])
     rate, discrete = 100 * sum(won) / 49, 100 * sum(share > 0.5 for share in won) / 49
     header = ",win_rate,standard_error,n_total,discrete_win_rate,length_controlled_winrate"
@@ -80,11 +74,9 @@ OLD = arena_hard(VERDICTS, judge="gpt-4-1106-preview")
     ],
 )
 def test_arena_hard_has_the_share_of_both_games_and_the_score_of_show_result(rows, task, tmp_path) -> None:
-    folder = tmp_path / "model_judgment" / "judge"
-    folder.mkdir(parents=True)
     questions = [{("uid" if "uid" in rows[0] else "question_id"): f"u{n}", "prompt": f"Q{n}?"} for n in range(60)]
-    (tmp_path / "question.jsonl").write_text("\n".join(map(json.dumps, questions)))
-    [log] = read_rows(rows, folder / "tuned.jsonl")
+    write_json(tmp_path / "question.jsonl", questions)
+    [log] = read_rows(rows, tmp_path / "model_judgment" / "judge" / "tuned.jsonl")
     assert log.texts[3] == ("Q3?", "")
     official = [[*BATTLES[b], *(1 - s for s in BATTLES[a])] if a and b else [] for a, b in VERDICTS]
     flat = [share for shares in official for share in shares]
@@ -100,8 +92,7 @@ def test_arena_hard_has_the_share_of_both_games_and_the_score_of_show_result(row
 def test_ratings_have_the_means_of_show_result(tmp_path) -> None:
     given = {model: random.Random(model).choices([-1, 1, 7.5], k=40) for model in ("base", "tuned")}
     rows = [row for model, scores in given.items() for row in rated(scores, model=model)]
-    (tmp_path / "question.jsonl").write_text(json.dumps({"question_id": 81, "turns": ["One?", "Two?"]}))
-    (tmp_path / "model_judgment").mkdir()
+    write_json(tmp_path / "question.jsonl", [{"question_id": 81, "turns": ["One?", "Two?"]}])
     logs = read_rows(rows, tmp_path / "model_judgment" / "gpt-4_single.jsonl")
     assert logs[0].texts[:3] == [("One?", ""), ("Two?", ""), ("", "")]
     for log in logs:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from json_files import write_json
 from lm_eval_runs import SUBJECTS, evaluate, write_tasks
 from log_samples import lm_eval_results as results
 from log_samples import lm_eval_row as sample
@@ -32,18 +31,13 @@ def logs_by_task(path: Path) -> dict[str, Scores]:
 @pytest.mark.slow
 @pytest.mark.skipif(DATA is None, reason="INSTRUCT_SHARED_DATA does not name the published data sets")
 def test_the_tools_own_figures_are_those_of_its_samples(tiny_model_folder, tmp_path, monkeypatch):
-    """And logs of other demonstrations and of fewer rows are told apart."""
     pytest.importorskip("lm_eval")
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     write_tasks(tmp_path, Path(DATA or ""))
     tasks = ["mmlu_all", "gsm8k_some", "last_word", "text_of_sums"]
-    other = shutil.copytree(tiny_model_folder, tmp_path / "other")
-    evaluate(["mmlu_all"], tmp_path, str(other), tmp_path / "out", num_fewshot=2, limit=4)
     results = evaluate(tasks, tmp_path, str(tiny_model_folder), tmp_path / "out")
-    folders = {folder.name.endswith("other"): folder for folder in (tmp_path / "out").iterdir()}
-    logs, fewer = logs_by_task(folders[False]), logs_by_task(folders[True])
+    logs = logs_by_task(tmp_path / "out")
     assert {log.system for log in logs.values()} == {str(tiny_model_folder)}
-    assert {log.system for log in fewer.values()} == {str(other)}
     assert logs.keys() == {*(f"mmlu_{subject}" for subject in SUBJECTS), "gsm8k_some", "last_word", "text_of_sums"}
     figures: dict[str, dict[str, float]] = {}
     for task, values in results["results"].items():
@@ -64,20 +58,12 @@ def test_the_tools_own_figures_are_those_of_its_samples(tiny_model_folder, tmp_p
     settings = {"shots": 0, "template": "none", "max tokens": 12, "temperature": 1.0, "repeats": 2}
     assert settings.items() <= logs["gsm8k_some"].settings.items()
     assert logs["mmlu_anatomy"].texts[0][0].startswith("A lesion causing compression")
-    pair = {"base": folders[False], "fewer": folders[True]}
-    with pytest.raises(InputError, match=r"other prompts of the task .* \(shots: 2, not 1\); .*`allow` 'shots'"):
-        compare_logs(pair, metrics=["acc"])
-    compared = compare_logs(pair, metrics=["acc"], allow=["shots"])
-    assert {claim.task: claim.n for claim in compared.claims}["mmlu_all"] == 12
-    assert any(setting.setting == "limit" for setting in compared.settings)
 
 
-def write(folder: Path, rows: list[dict[str, Any]], found: dict[str, Any] | None = None, name: str = "sums") -> Path:
-    path = folder / f"samples_{name}_2026-11-26T10-00-00.5.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+def write(folder: Path, rows: list[dict[str, Any]], found: dict[str, Any] | None = None) -> Path:
     if found is not None:
-        (folder / "results_2026-11-26T10-00-00.5.json").write_text(json.dumps(found))
-    return path
+        write_json(folder / "results_2026-11-26T10-00-00.5.json", found)
+    return write_json(folder / "samples_sums_2026-11-26T10-00-00.5.jsonl", rows)
 
 
 ROWS = [sample(number, exact_match=float(number == 1)) for number in range(4)]
@@ -86,7 +72,6 @@ RIGHT = results(4, exact_match__none=0.25)
 
 def test_without_results_nobody_is_better_in_a_metric_that_may_be_a_loss(tmp_path):
     for system, loss in (("base", 0.9), ("tuned", 0.5)):
-        (tmp_path / system).mkdir()
         write(tmp_path / system, [sample(number, brier=loss - number % 7 / 10 * (loss > 0.6)) for number in range(300)])
     compared = compare_logs([tmp_path / "base", tmp_path / "tuned"])
     assert compared.headlines()[0].startswith("sums: base is higher than tuned: brier +")

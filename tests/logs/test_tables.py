@@ -23,24 +23,25 @@ ROWS = [
 ALL = Columns("id", ("score", "right"), "passage", "model", "set", "repeat")
 
 
-def write_table(path, rows) -> None:
-    if path.suffix == ".csv":
-        lines = [
-            ",".join(rows[0]),
-            *(",".join("" if cell is None else str(cell) for cell in row.values()) for row in rows),
-        ]
-        path.write_text("\n".join(lines))
-    elif path.suffix == ".parquet":
-        lines = "\n".join(map(json.dumps, rows)).encode()
-        pyarrow.parquet.write_table(pyarrow.json.read_json(io.BytesIO(lines)), path)  # without importing pandas
-    else:
-        path.write_text("\n".join(map(json.dumps, rows)) if path.suffix == ".jsonl" else json.dumps(rows))
+def csv_of(rows) -> bytes:
+    lines = [rows[0], *(["" if cell is None else cell for cell in row.values()] for row in rows)]
+    return "\n".join(",".join(map(str, line)) for line in lines).encode()
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".json", ".parquet"])
-def test_every_cell_of_a_table_is_a_value_or_counted_as_missing(suffix, tmp_path) -> None:
+def parquet_of(rows) -> bytes:
+    data = io.BytesIO()
+    lines = "\n".join(map(json.dumps, rows)).encode()
+    pyarrow.parquet.write_table(pyarrow.json.read_json(io.BytesIO(lines)), data)  # without importing pandas
+    return data.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [(".csv", csv_of(ROWS)), (".json", json.dumps(ROWS).encode()), (".parquet", parquet_of(ROWS))],
+)
+def test_every_cell_of_a_table_is_a_value_or_counted_as_missing(suffix, content, tmp_path) -> None:
     path = tmp_path / f"scores{suffix}"
-    write_table(path, ROWS)
+    path.write_bytes(content)
     found = read_logs(path, ALL)
     ours, theirs = found.logs
     assert (ours.tool, ours.system, ours.task, theirs.system) == ("table", "a", "x", "b")
