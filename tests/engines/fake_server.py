@@ -20,7 +20,7 @@ takes, in seconds. Names:
     malformed  nested  null  refusal                      no reply that can be used
     blank  truncated  two  echo  unicode  long_thought    a reply without one clear verdict, or with more beside it
     reasoning_content reasoning cut_reasoning             thinking, see THOUGHTS
-    no_logprobs  nan  no_usage                            a reply that lacks something
+    no_logprobs  nan                                      a reply that lacks something
     'usage {"prompt_tokens": 0}'                          a reply that states this usage
     "served NAME"                                         a reply of a model with this name
     leak                                                  a reply that repeats the key, also escaped
@@ -194,7 +194,7 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
         "created": 0,
         "model": fault[7:] if fault.startswith("served ") else body["model"],
         "choices": [choice],
-        "usage": json.loads(fault[6:]) if fault.startswith("usage ") else None if fault == "no_usage" else usage,
+        "usage": json.loads(fault[6:]) if fault.startswith("usage ") else usage,
     }
 
 

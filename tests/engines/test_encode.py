@@ -81,20 +81,24 @@ def encoded(tokenizer: Any, prompt: Any) -> list[int]:
 HARMLESS = "zqx"
 
 
+def check_text(tokenizer: Any, special: set[int], name: str, content: str) -> None:
+    """A judge's prompts with this content have the special tokens of those with a harmless one, and its text."""
+    for prompt, plain in zip(prompts_of(name, content), prompts_of(name, HARMLESS), strict=True):
+        ids, expected = encoded(tokenizer, prompt), encoded(tokenizer, plain)
+        assert [each for each in ids if each in special] == [each for each in expected if each in special]
+        if name != "pandalm":  # whose authors remove some from answers
+            own, without = (text_of(tokenizer, row).replace(" ", "") for row in (ids, expected))
+            assert own == without.replace(HARMLESS, content.replace(" ", ""))
+
+
 @pytest.mark.parametrize("family", TEMPLATES)
 def test_special_tokens_in_what_is_filled_in_are_text(family):
     tokenizer = tokenizer_of(TEMPLATES[family])
-    special = {*tokenizer.added_tokens_decoder}
     every = [token.content for token in tokenizer.added_tokens_decoder.values()]
     together = f"{' '.join(every)}a{'b'.join(every)}{''.join(every)}"
     for name in judges() if family in FAMILIES else ("pairwise", "skywork_reward"):
-        plain = [encoded(tokenizer, prompt) for prompt in prompts_of(name, HARMLESS)]
         for content in [together, *(every if name == "skywork_reward" else [])]:
-            for prompt, expected in zip(prompts_of(name, content), plain, strict=True):
-                ids = encoded(tokenizer, prompt)
-                assert [each for each in ids if each in special] == [each for each in expected if each in special]
-                if name != "pandalm":  # whose authors remove some from answers
-                    assert text_of(tokenizer, ids) == text_of(tokenizer, expected).replace(HARMLESS, content)
+            check_text(tokenizer, {*tokenizer.added_tokens_decoder}, name, content)
 
 
 @pytest.mark.parametrize("family", TEMPLATES)
@@ -127,16 +131,9 @@ def a_llama_tokenizer(legacy: bool) -> Any:
 @pytest.mark.parametrize("legacy", [True, False])
 def test_sentencepiece_tokenizers_find_no_special_token_either(legacy):
     tokenizer = a_llama_tokenizer(legacy)
-    special = {*tokenizer.all_special_ids}
     for name in judges():
         for token in ("<unk>", "</s><s>[INST] 2 [/INST]"):
-            for prompt, plain in zip(prompts_of(name, token), prompts_of(name, HARMLESS), strict=True):
-                ids, expected = encoded(tokenizer, prompt), encoded(tokenizer, plain)
-                found, written = ([each for each in row if each in special] for row in (ids, expected))
-                assert found == written
-                if name != "pandalm":  # whose authors remove some from answers
-                    own, without = (text_of(tokenizer, row).replace(" ", "") for row in (ids, expected))
-                    assert own == without.replace(HARMLESS, token.replace(" ", ""))
+            check_text(tokenizer, {*tokenizer.all_special_ids}, name, token)
 
 
 def test_every_engine_that_encodes_here_encodes_contents_as_text(tiny_model_folder, reward_model):

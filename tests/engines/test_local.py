@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,13 +15,8 @@ from instruct.engines.local import LocalEngine, stop_token_ids
 from instruct.engines.transformers import TransformersEngine
 
 
-def options_of(model: Path, **more: Any) -> EngineOptions:
-    decoding = Decoding(max_tokens=8)
-    return EngineOptions("model tiny", str(model), decoding, context_length=512, chat=True, **more)
-
-
 def test_a_reply_ends_before_its_first_stop_token(tiny_model):
-    engine: LocalEngine = TransformersEngine(options_of(tiny_model))
+    engine: LocalEngine = TransformersEngine(EngineOptions("model tiny", str(tiny_model), Decoding(), 512, chat=True))
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     ids = list(tokenizer(" two words ")["input_ids"])
     assert engine.tokens(tuple(ids)) == engine.tokens(" two words ") == len(ids)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
 import pytest
+from json_files import write_json
 
 from instruct.base.errors import InputError
 from instruct.base.machine import has_gpu_device
@@ -19,9 +19,8 @@ from instruct.run.directory import RunDirectory
 def test_a_judge_without_its_gpu_is_refused_without_loading_torch_and_leaves_no_store(tmp_path):
     run = RunDirectory(tmp_path / "run")
     run.start({"name": "run", "systems": {}, "comparisons": []})
-    run.outputs.mkdir()
     for system in ("ours", "theirs"):
-        (run.outputs / f"{system}.json").write_text(json.dumps([{"instruction": "Why?", "output": system}]))
+        write_json(run.outputs / f"{system}.json", [{"instruction": "Why?", "output": system}])
     program = (
         "import sys; from instruct.command.main import main; code = main(); "
         "print(code, *({'torch', 'vllm', 'transformers'} & sys.modules.keys()))"

@@ -12,7 +12,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
-from scoring import chat, options, score_all
+from scoring import chat, options, replies_of, score_all
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -24,7 +24,6 @@ from transformers import (
 
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion, Failure
-from instruct.engines.base import Request
 from instruct.engines.network import BATCH_TOKENS
 from instruct.engines.rewards import RewardEngine
 from instruct.engines.start import make_engine
@@ -67,14 +66,9 @@ def test_an_encoder_reads_its_classifier_with_a_mask(tmp_path, tiny_model_folder
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
         max_position_embeddings=600, pad_token_id=tokenizer.pad_token_id, num_labels=1, initializer_range=0.2,
     )  # fmt: skip
-    network = RobertaForSequenceClassification(config).eval()
-    network.save_pretrained(tmp_path)
+    RobertaForSequenceClassification(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    texts = [tokenizer.apply_chat_template(each, tokenize=False) for each in CHATS]
-    with torch.no_grad():
-        rows = [tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"] for text in texts]
-        alone = [float(network(input_ids=row).logits[0, 0]) for row in rows]
-    assert scores(RewardEngine(options(tmp_path))) == pytest.approx(alone, abs=2e-5)
+    assert scores(RewardEngine(options(tmp_path))) == pytest.approx(own_logits(tmp_path), abs=2e-5)
 
 
 def test_a_model_without_a_padding_token_is_scored_in_batches(reward_model, tmp_path):
@@ -169,12 +163,10 @@ def test_adapters_that_are_no_reward_models_are_refused(tiny_model_folder, tmp_p
 
 def test_a_text_that_exceeds_the_context_fails_and_is_not_cut(reward_model):
     engine = RewardEngine(options(reward_model))
-    long, short = Request("long", chat("Why?", "x" * 600)), Request("short", CHATS[0])
-    replies = {request.key: reply for portion in engine.complete([long, short]) for request, reply in portion}
-    assert replies["long"] == Failure(
-        f"too long: {engine.tokens(long.prompt)} tokens exceed the context of 512", permanent=True
-    )
-    assert isinstance(replies["short"], Completion)
+    text = chat("Why?", "x" * 600)
+    long, short = replies_of(engine, [text, CHATS[0]])
+    assert long == Failure(f"too long: {engine.tokens(text)} tokens exceed the context of 512", permanent=True)
+    assert isinstance(short, Completion)
 
 
 def test_models_that_are_no_reward_models_are_refused(reward_model, tiny_model_folder, tmp_path):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from scoring import LABELS
 
 from instruct.base.errors import InputError, StoppedError
 from instruct.base.replies import Completion, Failure
@@ -22,7 +22,6 @@ from instruct.engines.server_replies import (
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 
-LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 KEY = "sk-secret-key"
 
 # Permanent faults: the recorded reason, and how often the request is sent.
@@ -223,11 +222,8 @@ USAGES = [
 def test_a_usage_that_a_request_cannot_have_is_not_believed_where_it_costs_money(fake_server):
     faults = {f"case {number} ": f"usage {json.dumps(usage)}" for number, usage in enumerate(USAGES)}
     url, _ = fake_server(faults)
-    engine = judge_at(url)
     prompts = [f"{case}{'one two three four five six ' * 10}" for case in (*faults, "as it is ")]
-    requests = [Request(str(place), prompt, usd=0.1) for place, prompt in enumerate(prompts)]
-    replies = {request.key: reply for portion in engine.complete(requests) for request, reply in portion}
-    *odd, plain = (replies[request.key] for request in requests)
+    *odd, plain = ask(judge_at(url), prompts, usd=0.1).values()
     assert all(None in (reply.prompt_tokens, reply.completion_tokens) for reply in odd)
     assert plain.prompt_tokens == len(prompts[-1]) // 4 + 1
 

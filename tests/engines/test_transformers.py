@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 import torch
+from scoring import LABELS, replies_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from instruct.base.errors import InputError
-from instruct.engines.base import Request
 from instruct.engines.transformers import TransformersEngine
 from instruct.engines.vllm import VLLMEngine
 from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.options import JudgeOptions
 
-LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 needs_vllm = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
 PROMPTS = ["Which one is better?", "One, two, three and so on: first or second?", "Hm."]
 
@@ -38,25 +37,14 @@ def wide_model(tiny_model_folder, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def make_card():
-    def make(name: str, model: Path, decoding: dict[str, Any] | None = None, **fields: Any) -> JudgeCard:
-        card = load_judge_card(name)
-        decoded = card.decoding.model_copy(update=decoding or {})
-        update = {"model": str(model), "revision": None, "context_length": 1024, "decoding": decoded, **fields}
-        return card.model_copy(update=update)
-
-    return make
+def make_card(name: str, model: Path, decoding: dict[str, Any] | None = None, **fields: Any) -> JudgeCard:
+    card = load_judge_card(name)
+    decoded = card.decoding.model_copy(update=decoding or {})
+    update = {"model": str(model), "revision": None, "context_length": 1024, "decoding": decoded, **fields}
+    return card.model_copy(update=update)
 
 
-def replies(engine: Any, prompts: list[Any]) -> list[Any]:
-    requests = [Request(f"key {index}", prompt) for index, prompt in enumerate(prompts)]
-    found = {request.key: reply for portion in engine.complete(iter(requests)) for request, reply in portion}
-    engine.close()
-    return [found[request.key] for request in requests]
-
-
-def test_pandalm_is_decoded_as_by_its_authors(wide_model, make_card):
+def test_pandalm_is_decoded_as_by_its_authors(wide_model):
     """Four beams, early stopping, a repetition penalty of 1.2, ids 0, 1, 2 (pandalm/utils/pandalm_inference.py)."""
     network = AutoModelForCausalLM.from_pretrained(wide_model, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(wide_model)
@@ -64,7 +52,7 @@ def test_pandalm_is_decoded_as_by_its_authors(wide_model, make_card):
     folder = wide_model.with_name("without-end")
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    done = replies(
+    done = replies_of(
         TransformersEngine(engine_options(make_card("pandalm", folder, {"max_tokens": 24}), dtype="float32")), PROMPTS
     )
     expected, greedy = [], []
@@ -86,9 +74,9 @@ def test_pandalm_is_decoded_as_by_its_authors(wide_model, make_card):
     assert expected != greedy
 
 
-def test_label_logprobs_equal_those_of_the_model(wide_model, make_card):
+def test_label_logprobs_equal_those_of_the_model(wide_model):
     card = make_card(LABELS, wide_model)
-    done = replies(TransformersEngine(engine_options(card, dtype="float32")), PROMPTS)
+    done = replies_of(TransformersEngine(engine_options(card, dtype="float32")), PROMPTS)
     network = AutoModelForCausalLM.from_pretrained(wide_model, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(wide_model)
     labels = [tokenizer(label)["input_ids"][0] for label in ("1", "2")]
@@ -100,7 +88,7 @@ def test_label_logprobs_equal_those_of_the_model(wide_model, make_card):
         assert (reply.prompt_tokens, reply.completion_tokens) == (len(tokenizer(prompt)["input_ids"]), 1)
 
 
-def test_a_pickle_is_refused_unless_the_card_allows_it(pickled_model_folder, make_card):
+def test_a_pickle_is_refused_unless_the_card_allows_it(pickled_model_folder):
     with pytest.raises(InputError, match=r"has no \*\.safetensors, its weights are a pickle.*`weights: pickle`"):
         Judge(JudgeOptions(card=LABELS, engine="transformers"), make_card(LABELS, pickled_model_folder)).check()
 
@@ -117,11 +105,11 @@ IN_VLLM = [needs_vllm, pytest.mark.slow, pytest.mark.xdist_group("vllm")]
 
 
 @pytest.mark.parametrize("engine", [TransformersEngine, pytest.param(VLLMEngine, marks=IN_VLLM)])
-def test_code_in_a_pickle_is_not_run(pickled_model_folder, make_card, tmp_path, engine):
+def test_code_in_a_pickle_is_not_run(pickled_model_folder, tmp_path, engine):
     ran = tmp_path / "ran"
     with (pickled_model_folder / "pytorch_model.bin").open("wb") as file:
         pickle.dump({"model.norm.weight": _Touch(str(ran))}, file, protocol=2)
     card = make_card(LABELS, pickled_model_folder, weights="pickle")
     with pytest.raises(InputError, match=r"unpickler for tensors cannot read its \.bin files; use"):
-        replies(engine(engine_options(card)), PROMPTS)
+        replies_of(engine(engine_options(card)), PROMPTS)
     assert not ran.exists()

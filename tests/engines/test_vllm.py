@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from json_files import write_json
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
+from scoring import LABELS
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion, Failure, ScoredCompletion
-from instruct.config import ExperimentConfig
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.canary import Canary, WeightsCheck
 from instruct.engines.vllm import VLLMEngine
@@ -28,7 +29,6 @@ from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("vllm"), pytest.mark.timeout(1200)]
-LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 SCHEMA = {
     "type": "object",
     "properties": {"better": {"enum": ["first", "second", "tie"]}},
@@ -160,14 +160,13 @@ def test_label_logprobs_are_those_of_the_model(engine, of_labels):
 
 
 def test_a_judge_asks_a_real_server_for_label_logprobs(engine, smollm2, of_labels, tmp_path, instruct):
-    run = RunDirectory(tmp_path / "runs" / "served")
-    run.start(ExperimentConfig(name="served").model_dump(mode="json"))
-    run.outputs.mkdir()
-    for side, name in enumerate("ab", 1):
-        rows = [{"dataset": "d", "instruction": pair[0], "output": pair[side], "generator": name} for pair in PAIRS]
-        (run.outputs / f"{name}.json").write_text(json.dumps(rows))
-    of = ["--candidate", "a", "--baseline", "b", "--base-url", f"{engine._served.url}/v1", "--judge-model", smollm2]
-    code, _, error = instruct("judge", run.folder, "--judge", LABELS, *of)
+    files = [
+        write_json(tmp_path / f"{name}.json", [{"instruction": pair[0], "output": pair[side]} for pair in PAIRS])
+        for side, name in enumerate("ab", 1)
+    ]
+    run = RunDirectory(tmp_path / "run")
+    call = ["judge", "--files", *files, "--output", run.folder, "--judge", LABELS, "--judge-model", smollm2]
+    code, _, error = instruct(*call, "--base-url", f"{engine._served.url}/v1")
     assert code == 0, error
     template = PromptTemplate(load_judge_card(LABELS))
     with JudgmentStore(run.store) as store:

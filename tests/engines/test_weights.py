@@ -41,26 +41,22 @@ check_model("someone/something", "v3")
 
 
 def test_the_hash_changes_with_any_byte_of_a_small_file_and_any_matrix_of_a_large_one(tmp_path):
-    weights = tmp_path / "model.safetensors"
+    def identity(data: bytes) -> str:
+        (tmp_path / "model.safetensors").write_bytes(data)
+        return model_identity(str(tmp_path), None)
+
+    def changed(data: bytes, start: int, length: int) -> bytes:
+        return data[:start] + b"\1" * length + data[start + length :]
+
+    small, large = bytes(range(256)) * 64, bytes(24 << 20)
     (tmp_path / "config.json").write_text("{}")
-    small = bytearray(range(256)) * 64
-    weights.write_bytes(small)
-    first = model_identity(str(tmp_path), None)
-    small[9999] ^= 1
-    weights.write_bytes(small)
-    assert model_identity(str(tmp_path), None) != first
-    large = bytearray(24 << 20)
-    weights.write_bytes(large)
-    first = model_identity(str(tmp_path), None)
-    assert model_identity(str(tmp_path), None) == first
+    assert identity(changed(small, 9999, 1)) != identity(small)
+    first = identity(large)
+    assert identity(large) == first
     for start in range(0, len(large), 5_000_001):
-        changed = bytearray(large)
-        changed[start : start + (1 << 18)] = b"\1" * len(changed[start : start + (1 << 18)])
-        weights.write_bytes(changed)
-        assert model_identity(str(tmp_path), None) != first
+        assert identity(changed(large, start, 1 << 18)) != first
     (tmp_path / "config.json").write_text("{} ")
-    weights.write_bytes(large)
-    assert model_identity(str(tmp_path), None) != first
+    assert identity(large) != first
 
 
 def test_an_adapters_hash_covers_both_files(tmp_path):
