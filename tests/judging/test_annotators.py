@@ -20,7 +20,7 @@ from instruct.judging.cards import annotator_card, load_judge_card
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.annotation_files import annotation_rows
 from instruct.judging.options import JudgeOptions
-from instruct.judging.presentations import Answers, PromptTemplate, plan_comparison
+from instruct.judging.presentations import PromptTemplate, plan_comparison
 from instruct.judging.store import JudgmentStore
 from instruct.judging.verdicts import read_verdict
 from instruct.judging.work import judge_plan
@@ -31,11 +31,6 @@ REFUSED = {
     "lmsys_gpt4", "oasst_pythia_12b",
 }  # fmt: skip
 ASKED = sorted({*annotator_names()} - REFUSED)
-
-
-@pytest.fixture(autouse=True)
-def _key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
 
 
 def logprobs(**top: float) -> Completion:
@@ -99,21 +94,12 @@ def test_requests_equal_those_of_the_package(name, server, rows):
 
 
 @pytest.mark.parametrize("name", ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo"])
-def test_preferences_equal_those_of_the_package_row_by_row(name, fake_server, tmp_path):
+def test_preferences_equal_those_of_the_package_row_by_row(name, fake_server, make_answers, tmp_path):
     unread = {"Question 5?": "nan"} if name.startswith("weighted") else {"Question 3?": "truncated"}
     base_url, _ = fake_server(unread, delay=0)
-    instructions = [f"Question {number}?" for number in range(40)]
-    candidate = [f"our answer to {text}" for text in instructions]
-    baseline = [f"their answer to {text}" for text in instructions]
-    baseline[7] = candidate[7]
-
-    def outputs(generator: str, answers: list[str]) -> list[dict[str, str]]:
-        return [
-            {"instruction": instruction, "output": answer, "generator": generator, "dataset": "test"}
-            for instruction, answer in zip(instructions, answers, strict=True)
-        ]
-
-    ours, theirs = outputs("ours", candidate), outputs("theirs", baseline)
+    sides = make_answers("ours", 40, "our answer to"), make_answers("theirs", 40, "their answer to")
+    ours, theirs = (side.rows for side in sides)
+    theirs[7]["output"] = ours[7]["output"]
     _, annotations = alpaca_eval.evaluate(
         model_outputs=pd.DataFrame(ours),
         reference_outputs=pd.DataFrame(theirs),
@@ -131,7 +117,6 @@ def test_preferences_equal_those_of_the_package_row_by_row(name, fake_server, tm
     card = load_judge_card(name)
     with JudgmentStore(tmp_path / "judgments.sqlite") as store:
         engine = ServerEngine(engine_options(card), base_url)
-        sides = Answers("ours", ours), Answers("theirs", theirs)
         judge = Judge(JudgeOptions(card=name))
         counts = judge_plan(judge, plan_comparison(judge, *sides, engine), store, engine)
         engine.close()

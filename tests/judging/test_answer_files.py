@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.monkeypatch import MonkeyPatch
+from json_files import write_json
 
 from instruct.base.errors import InputError
 from instruct.data.evaluation import AnswerForm, load_answers
@@ -18,13 +18,8 @@ from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory
 
 
-def answers(path: Path, outputs: list[str], generator: str = "someone", question: str = "Question") -> Path:
-    rows = [
-        {"instruction": f"{question} {n}?", "output": text, "generator": generator} for n, text in enumerate(outputs)
-    ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(rows))
-    return path
+def answers(path: Path, outputs: list[str], question: str = "Question") -> Path:
+    return write_json(path, [{"instruction": f"{question} {n}?", "output": text} for n, text in enumerate(outputs)])
 
 
 @pytest.fixture(autouse=True)
@@ -63,36 +58,24 @@ def test_prompts_that_not_all_files_have_are_left_out_on_demand():
     run_of_answers("runs/x", files, None, common_prompts=True)  # continues
 
 
-def table(path: Path, rows: list[dict[str, str]], encoding: str, delimiter: str = ";") -> Path:
-    with path.open("w", encoding=encoding, newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
 def test_columns_of_other_tools_are_named():
-    rows = [{"prompt": f"Größe {n}?", "response": f"„so“ {n} €", "topic": "sizes"} for n in range(2)]
-    excel = table(Path("excel.csv"), rows, "utf-8-sig")
-    wide = table(Path("wide.csv"), rows, "utf-8", "\t")
+    """In a table as Excel writes it."""
+    rows = "".join(f"Größe {n}?;„so“ {n} €;sizes\n" for n in range(2))
+    Path("excel.csv").write_text(f"prompt;response;topic\n{rows}", encoding="utf-8-sig")
     ours = answers(Path("ours.json"), ["a", "b"], question="Größe")
     with pytest.raises(
-        InputError, match=r"wide.csv, row 1: no column 'instruction' \(columns: prompt, response, topic\); re"
+        InputError, match=r"excel.csv, row 1: no column 'instruction' \(columns: prompt, response, topic\); re"
     ):
-        run_of_answers("runs/x", [wide], ours)
+        run_of_answers("runs/x", [Path("excel.csv")], ours)
     assert not Path("runs").exists()
     form = AnswerForm("prompt", "response", cluster="topic")
-    run, pairs = run_of_answers("runs/x", [excel, wide], ours, form)
-    assert pairs == [("excel", "ours"), ("wide", "ours")]
-    for name in ("excel", "wide"):
-        kept = load_answers(run.outputs / f"{name}.json")
-        assert [(row["instruction"], row["output"], row["generator"]) for row in kept] == [
-            ("Größe 0?", "„so“ 0 €", name), ("Größe 1?", "„so“ 1 €", name),
-        ]  # fmt: skip
-        assert {row["cluster"] for row in kept} == {"sizes"}
-        without = load_answers(run.outputs / "ours.json")
-        for both in ([*kept, *without], [*without, *kept]):  # one side that names it is enough
-            assert set(conversations(both).values()) == {"cluster sizes"}
+    run, _ = run_of_answers("runs/x", [Path("excel.csv")], ours, form)
+    kept, without = (load_answers(run.outputs / f"{name}.json") for name in ("excel", "ours"))
+    assert [(row["instruction"], row["output"], row["cluster"]) for row in kept] == [
+        ("Größe 0?", "„so“ 0 €", "sizes"), ("Größe 1?", "„so“ 1 €", "sizes"),
+    ]  # fmt: skip
+    for both in ([*kept, *without], [*without, *kept]):  # one side that names it is enough
+        assert set(conversations(both).values()) == {"cluster sizes"}
 
 
 def test_two_files_and_a_server_are_enough(instruct: Any, fake_server: Any):
@@ -114,47 +97,28 @@ def test_two_files_and_a_server_are_enough(instruct: Any, fake_server: Any):
     ]
     with JudgmentStore(run.store) as store:
         assert [len(store.judgments(key)) for key in store.comparisons()] == [16, 16]
-    code, _, error = instruct("judge", run.folder, "--judge", "pandalm", "--base-url", url, "--criteria", "Brevity")
-    assert code == 2
-    assert "judge pandalm: its prompt shows no criteria; use the judge pairwise" in error
 
 
-def benchmark_answers(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def test_answers_of_mt_bench_are_joined_with_their_questions(tmp_path):
-    questions = [{"question_id": n, "category": "math", "turns": [f"Ask {n}.", "And?"]} for n in (81, 82)]
-    asked = str(benchmark_answers(Path("question.jsonl"), questions))
-
-    def rows(model: str) -> list[dict[str, Any]]:
-        return [
-            {"question_id": n, "model_id": model, "choices": [{"index": 0, "turns": [f"{model} {n}", "So."]}]}
-            for n in (81, 82)
-        ]
-
-    ours, theirs = (benchmark_answers(Path(f"{name}.jsonl"), rows(name)) for name in ("ours", "theirs"))
-    run, pairs = run_of_answers("runs/x", [ours], theirs, AnswerForm(questions=asked))
-    assert pairs == [("ours", "theirs")]
+def test_answers_of_mt_bench_are_joined_with_their_questions():
+    asked = write_json("question.jsonl", [{"question_id": 81, "category": "math", "turns": ["Ask.", "And?"]}])
+    answered = [{"question_id": 81, "model_id": "m", "choices": [{"index": 0, "turns": ["First.", "So."]}]}]
+    ours, theirs = (write_json(f"{name}.jsonl", answered) for name in ("ours", "theirs"))
+    run, _ = run_of_answers("runs/x", [ours], theirs, AnswerForm(questions=str(asked)))
     kept = load_answers(run.outputs / "ours.json")
-    read = [[row.get(name) for name in ("dataset", "instruction", "output", "generator", "earlier")] for row in kept]
-    assert read[:2] == [
-        ["math", "Ask 81.", "ours 81", "ours", None],
-        ["math", "And?", "So.", "ours", [
-            {"role": "user", "content": "Ask 81."}, {"role": "assistant", "content": "ours 81"},
-        ]],
-    ]  # fmt: skip
+    earlier = [{"role": "user", "content": "Ask."}, {"role": "assistant", "content": "First."}]
+    assert [[row.get(name) for name in ("dataset", "instruction", "output", "earlier")] for row in kept] == [
+        ["math", "Ask.", "First.", None],
+        ["math", "And?", "So.", earlier],
+    ]
     with pytest.raises(InputError, match=r"ours.jsonl, row 1: has answers without their questions"):
         run_of_answers("runs/y", [ours], theirs)
 
 
 def test_files_that_put_a_prompt_in_different_clusters_are_refused():
-    rows = [
-        {"instruction": f"Question {n}?", "output": "a", "generator": "x", "cluster": str(n // 2)} for n in range(4)
-    ]
-    others = [row | {"output": "b", "cluster": ["0", "", "1", "2"][n]} for n, row in enumerate(rows)]
-    problem = r"^baseline: 'Question 3\?' is in the cluster '2', and in '1' in candidate; correct one of them$"
+    def row(cluster: str) -> dict[str, str]:
+        return {"instruction": "Why?", "output": "a", "generator": "x", "cluster": cluster}
+
+    problem = r"^baseline: 'Why\?' is in the cluster '2', and in '1' in candidate; correct one of them$"
     with pytest.raises(InputError, match=problem):
-        run_of_answers("runs/x", [rows], others)
-    run_of_answers("runs/x", [rows], [*others[:3], others[3] | {"cluster": ""}])
+        run_of_answers("runs/x", [[row("1")]], [row("2")])
+    run_of_answers("runs/x", [[row("1")]], [row("")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,22 +9,15 @@ import time
 
 import pytest
 
-from instruct.base.files import write_atomically
-from instruct.config import ExperimentConfig
-from instruct.run.directory import RunDirectory
-
 KEY = "sk-secret-key"
 
 
 @pytest.mark.slow
-def test_the_key_is_in_no_file_output_or_process_list(tmp_path, fake_server, make_answers):
+def test_the_key_is_in_no_file_output_or_process_list(tmp_path, fake_server, make_run):
     """Also if the server repeats it in an error, a model's name and a reply."""
     faults = {"Question 1?": ["500"], "Question 2?": "400", "Question 3?": "leak"}
     url, _ = fake_server(faults, delay=0.5)
-    run = RunDirectory(tmp_path / "runs" / "a-run")
-    run.start(ExperimentConfig(name="a-run").model_dump(mode="json"))
-    for side in ("ours", "theirs"):
-        write_atomically(run.outputs / f"{side}.json", json.dumps(make_answers(side, 10, side).rows))
+    run = make_run(tmp_path / "a-run", 10)
     sides = ["--candidate", "ours", "--baseline", "theirs"]
     command = [sys.executable, "-m", "instruct", "judge", str(run.folder), "--judge", "pandalm", "--base-url", url]
     loud = {**os.environ, "OPENAI_API_KEY": KEY, "OPENAI_LOG": "debug"}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from imported import annotation
+from json_files import write_json
 
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import Judgment, JudgmentStore
@@ -32,42 +35,31 @@ licence: none
 """
 
 
-def annotation(number: int, preference: object = 2, **more: object) -> dict[str, object]:
-    return {
-        "instruction": f"Question {number}?",
-        "generator_1": "theirs",
-        "generator_2": "ours",
-        "output_1": f"their answer {number}",
-        "output_2": f"our answer {number}",
-        "annotator": "some_judge",
-        "preference": preference,
-    } | more
-
-
 @pytest.fixture
 def refused(instruct, tmp_path):
     """`refused(call)`: its one line on stderr; it must end with exit code 2 and leave no file behind."""
 
+    def files() -> dict[Path, bytes | bool]:
+        return {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+
     def call(*arguments: object) -> str:
-        before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+        before = files()
         code, _, error = instruct(*arguments)
         assert (code, error.count("\n")) == (2, 1), error
-        assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+        assert files() == before
         assert error[:-1].isprintable()
         return error
 
     return call
 
 
-def annotations(rows: list[dict[str, object]]) -> str:
-    with open("annotations.json", "w", encoding="utf-8") as file:
-        json.dump(rows, file)
-    return "annotations.json"
+def annotations(rows: list[dict[str, object]]) -> Path:
+    return write_json("annotations.json", rows)
 
 
-def stored(run: str, judge: str = "some_judge") -> list[Judgment]:
+def stored(run: str) -> list[Judgment]:
     with JudgmentStore(RunDirectory(run).store) as store:
-        return store.judgments(ComparisonKey(judge, "ours", "theirs"))
+        return store.judgments(ComparisonKey("alpaca_eval_gpt4", "ours", "theirs"))
 
 
 def test_pairs_with_one_instruction_are_told_apart_by_their_id(instruct, refused):
@@ -83,7 +75,7 @@ def test_pairs_with_one_instruction_are_told_apart_by_their_id(instruct, refused
     (comparison,) = report["judges"][0]["comparisons"]
     assert (comparison["pairs_judged"], comparison["pairs_expected"]) == (3, 3)
     assert comparison["length"]["candidate_mean"] == len("our answer 0")
-    assert instruct("report", "run", "--judge", "some_judge", "--export", "out.json")[0] == 0
+    assert instruct("report", "run", "--judge", "alpaca_eval_gpt4", "--export", "out.json")[0] == 0
     with open("out.json") as file:
         exported = json.load(file)
     assert [(row["instruction"], row.get("id"), row["preference"], row["output_2"]) for row in exported] == [

@@ -7,10 +7,10 @@ import json
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from counted import claimed, outcomes
+from scoring import LABELS
 
 from instruct.analysis.outcomes import pair_results
 from instruct.engines.server import CONCURRENCY
@@ -21,13 +21,6 @@ from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, plan_comparison
 from instruct.judging.store import JudgmentStore
 from instruct.judging.work import JudgingMode, judge_plan
-
-LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
-
-
-@pytest.fixture(autouse=True)
-def _a_key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
 
 
 def judge(path, pair, url: str, card_name: str = "pandalm", options=None, price=None):

@@ -76,21 +76,12 @@ def test_a_prompt_that_lacks_an_answer_is_refused(folder):
         PromptTemplate(card)
 
 
-WORDS = {"first": "A", "second": "B"}
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"model": None}, "the key 'model' is missing; add it"),
-        ({"modle": "m"}, "unknown key 'modle' (nearest: model"),
         ({"verdict": {}}, "verdict: give one of labels, words, regex, json_field, scores or parser"),
-        ({"verdict": {"words": {"first": "A", "second": "A"}}}, "verdict.words: the words must differ"),
-        ({"verdict": {"regex": "A|B", "words": WORDS}}, "verdict: regex needs one group, around the verdict; it has 0"),
         ({**SINGLE, "order_policy": "both"}, "protocol single shows no order: set order_policy: one"),
-        ({"leading_policy": "averaged", "verdict": {"parser": "autoj"}}, "leading_policy averaged needs order_policy"),
-        ({"verdict": {"json_field": "a", "words": WORDS}, "response_schema": {"properties": {"b": {}}}},
-         "response_schema has no property 'a'"),
     ],
 )  # fmt: skip
 def test_an_invalid_card_is_refused_with_file_key_and_remedy(folder, changes, message):
@@ -100,13 +91,6 @@ def test_an_invalid_card_is_refused_with_file_key_and_remedy(folder, changes, me
     assert str(error.value).startswith(f"{path}/judge.yaml: ")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_an_unknown_judge_names_the_nearest_cards_and_annotators():
-    with pytest.raises(InputError, match=r"unknown judge 'pandalmm' \(nearest: pandalm.*instruct list judges"):
-        load_judge_card("pandalmm")
-    with pytest.raises(InputError, match=r"nearest: .*alpaca_eval_gpt4_fn"):
-        load_judge_card("alpaca_eval_gpt4_fm")
 
 
 def test_a_different_model_makes_a_different_judge(folder):
@@ -141,16 +125,9 @@ def test_the_hash_covers_what_affects_the_verdicts(folder):
 def test_trimmed_answers_have_the_largest_common_length_that_fits(first, second, room):
     template = PromptTemplate(load_judge_card("pandalm").model_copy(update={"remove_from_answers": []}))
 
-    def length(one: str, two: str) -> int:
-        return len(template.render_all(ROW, one, two)[0]) - len(template.render_all(ROW, "", "")[0])
-
-    frame = len(template.render_all(ROW, "", "")[0])
-    (prompt,), was_trimmed = trimmed(template, ROW, first, second, lambda prompt: len(prompt) <= frame + room)
-    if len(first) + len(second) <= room:
-        assert (prompt, was_trimmed) == (template.render_all(ROW, first, second)[0], False)
-        return
-    fitting = [n for n in range(1, 61) if length(first[:n], second[:n]) <= room]
-    if not fitting:
-        assert (prompt, was_trimmed) == (template.render_all(ROW, first, second)[0], False)
-    else:
-        assert (prompt, was_trimmed) == (template.render_all(ROW, first[: fitting[-1]], second[: fitting[-1]])[0], True)
+    prompts = [template.render_all(ROW, first[:n], second[:n])[0] for n in range(61)]
+    limit = len(prompts[0]) + room
+    fitting = [prompt for prompt in prompts[1:] if len(prompt) <= limit]
+    expected = fitting[-1] if fitting else prompts[-1]  # without a letter of the answers, nothing is cut
+    found = trimmed(template, ROW, first, second, lambda prompt: len(prompt) <= limit)
+    assert found == ((expected,), expected != prompts[-1])

@@ -20,14 +20,10 @@ CENT = Price(10_000, 20_000)  # a cent per prompt token, two per completion toke
 
 @pytest.fixture
 def local_table(tmp_path, monkeypatch):
-    """`write(text)`: the user's own ./judges/prices.yaml."""
+    """The user's own ./judges/prices.yaml."""
     monkeypatch.chdir(tmp_path)
-
-    def write(text: str) -> None:
-        (tmp_path / "judges").mkdir()
-        (tmp_path / "judges" / "prices.yaml").write_text(text)
-
-    return write
+    (tmp_path / "judges").mkdir()
+    return tmp_path / "judges" / "prices.yaml"
 
 
 def test_a_price_in_the_installed_table_is_that_of_its_model_and_endpoint_alone(tmp_path, monkeypatch):
@@ -48,7 +44,7 @@ def test_input_prices_equal_those_of_alpaca_eval(model):
 
 
 def test_a_local_table_extends_and_overrides_the_installed_one(local_table):
-    local_table(
+    local_table.write_text(
         "prices:\n  - {model: gpt-4, input: 1, output: 2}\n"
         "  - {model: '*', endpoint: 'localhost:4000', input: 3, output: 4}\n"
         "  - {model: mine, endpoint: 'http://10.0.0.7', input: 5, output: 6}\n"
@@ -62,7 +58,7 @@ def test_a_local_table_extends_and_overrides_the_installed_one(local_table):
 
 @pytest.mark.parametrize("price", ["-1", ".nan"])
 def test_an_invalid_table_is_refused(local_table, price):
-    local_table(f"prices:\n  - {{model: gpt-4, input: {price}, output: 2}}\n")
+    local_table.write_text(f"prices:\n  - {{model: gpt-4, input: {price}, output: 2}}\n")
     with pytest.raises(InputError, match=r"^judges/prices\.yaml: .*prices\.0\.input"):
         price_of("gpt-4", "api.openai.com")
 

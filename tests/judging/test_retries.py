@@ -9,18 +9,13 @@ from contextlib import closing
 import pytest
 
 from instruct.base.files import write_atomically
-from instruct.config import ExperimentConfig
 from instruct.engines.server import ATTEMPTS
 from instruct.run.directory import RunDirectory
 
 
 @pytest.fixture
-def run(tmp_path, make_answers) -> RunDirectory:
-    run = RunDirectory(tmp_path / "runs" / "a-run")
-    run.start(ExperimentConfig(name="a-run").model_dump(mode="json"))
-    for side in ("ours", "theirs"):
-        write_atomically(run.outputs / f"{side}.json", json.dumps(make_answers(side, 64, f"{side} to").rows))
-    return run
+def run(tmp_path, make_run) -> RunDirectory:
+    return make_run(tmp_path / "a-run", 64)
 
 
 @pytest.fixture
@@ -34,9 +29,9 @@ def judge(instruct, run):
     return call
 
 
-def failed(run: RunDirectory) -> int:
+def verdicts(run: RunDirectory) -> list[str]:
     with closing(sqlite3.connect(run.store)) as database:
-        return int(database.execute("SELECT COUNT(*) FROM judgments WHERE verdict = 'failed'").fetchone()[0])
+        return [verdict for (verdict,) in database.execute("SELECT verdict FROM judgments")]
 
 
 @pytest.mark.slow
@@ -52,7 +47,7 @@ def test_a_rerun_asks_failed_requests_again_at_most_twice(judge, run, fake_serve
     before = len(requests())
     assert judge(url, "--retry-failed")[0] == 0
     assert len(requests()) > before
-    assert failed(run) == 1  # the other one has been answered
+    assert verdicts(run).count("failed") == 1  # the other one has been answered
 
 
 def test_losing_access_midway_loses_no_verdict(judge, run, fake_server):
@@ -60,9 +55,7 @@ def test_losing_access_midway_loses_no_verdict(judge, run, fake_server):
     code, _, error = judge(url)
     assert code == 2, error
     answered = sum(each["fault"] is None for each in requests())
-    with closing(sqlite3.connect(run.store)) as database:
-        kept = database.execute("SELECT COUNT(*) FROM judgments").fetchone()[0]
-    assert kept == answered > 0
+    assert len(verdicts(run)) == answered > 0
 
 
 @pytest.mark.slow
@@ -70,12 +63,12 @@ def test_what_a_server_refuses_for_good_is_asked_again_on_demand_alone(judge, ru
     url, requests = fake_server({f"Question {n}?": ["400"] for n in range(64)})
     code, _, error = judge(url)
     assert code == 3
-    assert (len(requests()), failed(run)) == (64, 64)
+    assert (len(requests()), verdicts(run).count("failed")) == (64, 64)
     code, _, error = judge(url)  # nothing is sent, and that is no success
     assert (code, len(requests())) == (3, 64)
     assert "none of its requests was answered (HTTP 400); once that is settled, --retry-failed asks them" in error
     assert judge(url, "--retry-failed")[0] == 0
-    assert (len(requests()), failed(run)) == (128, 0)
+    assert (len(requests()), verdicts(run).count("failed")) == (128, 0)
 
 
 def test_a_comparison_that_is_refused_does_not_keep_the_judge_from_the_next(instruct, run, fake_server, make_answers):

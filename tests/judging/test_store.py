@@ -4,42 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from typing import Any
 
 import pytest
 
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion, Failure
-from instruct.judging.comparison import ComparisonKey
-from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.store import JudgmentStore
 from instruct.run.replies import VERSION
-
-
-def judged(instruction: str, position: str = "first", verdict: str = "first", **changes: Any) -> Judgment:
-    fields = {"judge": "j", "candidate": "c", "baseline": "b", "pair": 0, "dataset": "d", "key": "k", **changes}
-    return Judgment(instruction=instruction, position=position, verdict=verdict, **fields)
-
-
-def add(store: JudgmentStore, key: str, completion: Completion, usd: float = 0.0) -> None:
-    store.add_replies("j", [(key, completion, usd)])
-
-
-def test_stored_values_are_read_back(tmp_path):
-    choice = {"logprobs": {"content": [{"token": "m", "logprob": -0.1}]}, "text": "m"}
-    completion = Completion("1\nbecause", {"1": -0.25, "2": -1.5}, "stop", 12, 3, choice, "a-model")
-    second = judged("q2", "second", "failed", key="x", reason="timed out")
-    rated = judged("q1", key="a b", pair=1, ratings=(7.0, 4.5), preference=1.25, trimmed=True)
-    with JudgmentStore(tmp_path / "s.sqlite") as store:
-        store.add_replies("j", [("a", completion, 0.25), ("b", Completion(""), 0.0), ("x", Failure("no"), 0.5)])
-        store.add_judgments([second, rated, judged("q2")])
-    with JudgmentStore(tmp_path / "s.sqlite") as store:
-        assert store.completions(["a", "b", "c", "x"]) == {"a": completion, "b": Completion("")}
-        assert store.judgments(ComparisonKey("j", "c", "b")) == [
-            judged("q2"),
-            second,
-            rated,
-        ]  # by pair, then by position
-        assert (store.spent_usd(), store.spent_usd("j"), store.spent_usd("another")) == (0.75, 0.75, 0.0)
 
 
 def test_what_is_reserved_counts_as_spent_until_its_request_ends(tmp_path):
@@ -80,7 +51,7 @@ def test_a_store_with_other_parts_is_refused(tmp_path, statement):
 @pytest.mark.parametrize("usd", [-0.01, 9e999])
 def test_a_cost_that_lifts_a_budget_is_refused(tmp_path, usd):
     with JudgmentStore(tmp_path / "s.sqlite") as store:
-        add(store, "a", Completion(""), usd)
+        store.add_replies("j", [("a", Completion(""), usd)])
         with pytest.raises(InputError, match=r"is damaged \(spending: a cost is negative or infinite\)"):
             store.spent_usd()
 

@@ -5,20 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from instruct.base.files import write_atomically
-from instruct.config import ExperimentConfig
-from instruct.run.directory import RunDirectory
-
 MARKER = "zebra-thought"
 
 
-def test_no_judge_figure_or_file_but_the_answers_has_the_thinking(instruct, make_answers, fake_server, tmp_path: Path):
+def test_no_judge_figure_or_file_but_the_answers_has_the_thinking(instruct, make_run, fake_server, tmp_path: Path):
     url, requests = fake_server()
-    run = RunDirectory(tmp_path / "a-run")
-    run.start(ExperimentConfig(name="a-run").model_dump(mode="json"))
-    for side in ("ours", "theirs"):
-        rows = [{**row, "reasoning": MARKER} for row in make_answers(side, 20, f"{side} to").rows]
-        write_atomically(run.outputs / f"{side}.json", json.dumps(rows))
+    run = make_run(tmp_path / "a-run", 20, reasoning=MARKER)
     of = ("--candidate", "ours", "--baseline", "theirs")
     for call in [
         ("judge", run.folder, "--judge", "pandalm", "--base-url", url, *of),

@@ -64,12 +64,11 @@ def single(**verdict: object) -> JudgeCard:
 
 
 def rating_of(
-    rule: dict[str, object], text: str, finish_reason: str | None = "stop", **changes: object
+    rule: dict[str, object], text: str, finish_reason: str | None = "stop"
 ) -> tuple[float | None, str | None]:
     """The rating, or the reason why there is none."""
-    judge = single(**rule).model_copy(update=changes)
     try:
-        return read_rating(judge, Completion(text, finish_reason=finish_reason)), None
+        return read_rating(single(**rule), Completion(text, finish_reason=finish_reason)), None
     except Unreadable as error:
         return None, str(error)
 
@@ -99,8 +98,8 @@ def test_labels_of_arena_hard_are_read_as_in_the_official_scripts(name, text, ve
     assert (reading.verdict, reading.reason) == (verdict, reason)
 
 
-def read(verdict: dict[str, object], text: str, finish_reason: str = "stop", **changes: object) -> Reading:
-    return read_verdict(card(verdict=verdict, **changes), Completion(text, finish_reason=finish_reason))
+def read(verdict: dict[str, object], text: str, finish_reason: str = "stop") -> Reading:
+    return read_verdict(card(verdict=verdict), Completion(text, finish_reason=finish_reason))
 
 
 AUTOJ = {"parser": "autoj"}
@@ -141,8 +140,9 @@ LINES = {**SCORES, "regex": r"Assistant 1: ([\d.]+)\s+Score of the Assistant 2: 
 def test_two_scores_are_read(rule, text, ratings, reason):
     reading = read(rule, text)
     assert (reading.ratings, reading.reason) == (ratings, reason)
-    winner = "unparsed" if ratings is None else "tie" if ratings[0] == ratings[1] else None
-    assert reading.verdict == (winner or ("first" if ratings[0] > ratings[1] else "second"))
+    first, second = ratings or (0, 0)
+    decided = "first" if first > second else "second" if first < second else "tie"
+    assert reading.verdict == (decided if ratings else "unparsed")
 
 
 def test_two_scores_that_were_cut_off_are_not_read():
@@ -163,12 +163,10 @@ def test_two_scores_that_were_cut_off_are_not_read():
         (WORDS, "Response 1 is fluent, Response 2 is right.", "unparsed", SEVERAL),
         (WORDS | {"occurrence": "last"}, "Response 1 is fluent, but I take Response 2.", "second", None),
         (REGEX, "My verdict: [[b]].", "second", None),
-        (REGEX, "[[A]] or [[B]]?", "unparsed", SEVERAL),
         (REGEX, "[[D]]", "unparsed", UNKNOWN),
         (JSON, 'Here:\n```json\n{"why": "{x}", "winner": "B"}\n```', "second", None),
         (JSON, '{"why": "short"} {"winner": " c "}', "tie", None),
         (JSON, '{"winner": "A"', "unparsed", NO_VERDICT),
-        (JSON, '{"winner": ["A"]}', "unparsed", UNKNOWN),
         ({"json_field": "first", "words": {"first": "true", "second": "false"}}, '{"first": false}', "second", None),
     ],
 )
@@ -197,12 +195,9 @@ def test_a_verdict_is_looked_for_after_thinking_that_the_engine_keeps_apart():
         ({"regex": r"Score: (\S+)"}, "Score: 7.5", "stop", 7.5, None),
         ({"regex": r"Score: (\S+)"}, "Score: 11", "stop", None, OFF_SCALE),
         ({"regex": r"Score: (\S+)"}, "Score: 3 Score: 4", "stop", None, SEVERAL),
-        ({"regex": r"Score: (\S+)"}, "Score: 3 Score: 3.0", "stop", 3.0, None),
-        ({"regex": r"Score: (\S+)", "occurrence": "last"}, "Score: 3 Score: 4", "stop", 4.0, None),
         ({"regex": r"Score: (\S+)"}, "Score: 1", "length", None, CUT_OFF),  # of a 10
         ({"regex": r"Score: (\S+)"}, "Score: 9", "length", 9.0, None),
         ({"json_field": "score"}, '{"score": "6"}', "stop", 6.0, None),
-        ({"json_field": "score"}, '{"score": NaN}', "stop", None, OFF_SCALE),
         ({"parser": "autoj_rating"}, "Rating: [[3]] … Rating: [[ 7 ]]", "stop", 7.0, None),
     ],
 )
