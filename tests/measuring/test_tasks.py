@@ -118,8 +118,6 @@ def test_the_eight_tasks_of_the_paper_are_there():
         task = read_task(name)
         assert task.name == name
         assert task.content["num_fewshot"] == (5 if name == "mmlu_ppl" else 8)
-        assert ("nearest_by" in task.about) == (name != "mmlu_ppl")
-        assert task.about["licence"]
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -146,25 +144,6 @@ def test_mmlu_has_opencompass_prompt(monkeypatch):
     )
     requests = task.construct_requests(task.eval_docs[1], context, metadata=("mmlu_ppl", 0, 1))
     assert [request.args[1] for request in requests] == [" A", " B", " C", " D"]
-
-
-def test_a_tasks_content_is_that_of_the_files_that_it_names(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    data = {
-        "task": "mine",
-        "dataset_kwargs": {"data_files": {"test": "rows_*.csv"}},
-        "generation_kwargs": {"until": ["*"]},
-    }
-    Path("mine.yaml").write_text(yaml.safe_dump(data) + "process_docs: !function own.cut\n")
-    for name in ("rows_1.csv", "own.py", "other.csv"):
-        Path(name).write_text("text\n")
-    task = read_task("mine.yaml", trusted=True)
-    found = [task.sha256()]
-    for name in ("rows_1.csv", "own.py", "other.csv"):
-        Path(name).write_text("changed\n")
-        found.append(task.sha256())
-    assert len(set(found[:3])) == 3
-    assert found[3] == found[2]
 
 
 @pytest.mark.parametrize(

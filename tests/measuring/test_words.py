@@ -81,10 +81,7 @@ def test_distinct_n_counts_n_grams_of_all_texts_and_without_each_group(texts, n,
     ("text", "tokens"),
     [
         ("a b, a b, a b, a b,", ["a", "b", ","] * 4),
-        *(
-            (" ".join(words), words)
-            for words in (["a", "a", "b", "a", "a", "a", "b", "a", "c"], list("abacabadabacaba"))
-        ),
+        ("a b a c a b a d a b a c a b a", list("abacabadabacaba")),
         ("我不知道" * 10, list("我不知道" * 10)),
         ("été d'été " * 5, ["été", "d", "'", "été"] * 5),
         ("\x00\ud800 \u202e a", ["\x00", "\ud800", "\u202e", "a"]),
