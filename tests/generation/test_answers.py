@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import stored
-from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
@@ -39,20 +38,13 @@ def test_base_and_adapters_answer_in_one_call(tiny_model, tiny_adapters, tmp_pat
     stats = answer(tiny_model, tmp_path, systems)
     assert list(stats) == ["mle", "base", "emo"]
     for name, stat in stats.items():
-        rows = json.loads((tmp_path / f"{name}.json").read_text())
-        assert [list(row) for row in rows] == [["dataset", "instruction", "output", "generator"]] * len(PROMPTS)
+        rows = load_answers(tmp_path / f"{name}.json")
         assert [(row["instruction"], row["dataset"]) for row in rows] == [(p.instruction, p.dataset) for p in PROMPTS]
         assert {row["generator"] for row in rows} == {name}
-        assert all(row["output"] == row["output"].strip() for row in rows)
-        assert load_answers(tmp_path / f"{name}.json") == rows
         assert stat.n == len(PROMPTS)
         assert stat.engine.startswith("transformers ")
-        assert 0 < stat.mean_tokens <= 24
         assert [reply.text.strip() for reply in stored.replies(tmp_path, name)] == outputs(tmp_path, name)
     assert len({tuple(outputs(tmp_path, name)) for name in systems}) == 3
-    alone = tmp_path / "alone"
-    answer(tiny_model, alone)
-    assert (alone / "base.json").read_bytes() == (tmp_path / "base.json").read_bytes()
 
 
 def test_a_finished_call_starts_nothing_and_restores_a_lost_file(tiny_model, tmp_path):
@@ -72,21 +64,6 @@ print(not {{"torch", "transformers", "vllm"}} & set(sys.modules), stats["base"])
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == f"True {first['base']}"
     assert (tmp_path / "base.json").read_bytes() == written
-
-
-def test_stats_cover_all_answers_that_are_stored(tiny_model, tmp_path):
-    answer(tiny_model, tmp_path)
-    # One token more than the answer has where it ended, for its end.
-    replies = [(2, "stop"), (3, "stop"), (4, "stop"), (4, "length"), (6, "stop"), (6, "length"), (14, "length")]
-    updates = [
-        f"UPDATE completions SET completion_tokens = {tokens}, finish_reason = '{finish}' WHERE rowid = {number}"
-        for number, (tokens, finish) in enumerate(replies, start=1)
-    ]
-    stored.change(tmp_path, "base", *updates, "UPDATE work SET seconds = 180")
-    _, engine = stored.made_by(tmp_path, "base")
-    assert answer(tiny_model, tmp_path)["base"] == ReplyStats(
-        n=7, failed={}, again=0, empty=0, truncated=3, mean_tokens=5.0, engine=engine, minutes=3.0
-    )
 
 
 def test_a_change_that_affects_answers_starts_from_scratch(tiny_model, tiny_adapters, tmp_path):
@@ -122,17 +99,6 @@ def test_a_full_model_can_be_a_system(tiny_model, make_model, tmp_path):
     assert outputs(direct, "base") == outputs(tmp_path, "tuned")
 
 
-def test_decoding_is_greedy_by_default_and_sampling_follows_the_seed(tiny_model, tmp_path):
-    def answers(folder: str, **changes: float) -> list[str]:
-        config = CONFIG.model_copy(update=changes)
-        answer(tiny_model, tmp_path / folder, prompts=PROMPTS[:3], config=config)
-        return outputs(tmp_path / folder, "base")
-
-    assert answers("a") == answers("b", seed=1)
-    sampled = answers("c", temperature=1.0, top_p=0.9, seed=1)  # again the same: as a resumed call shows
-    assert sampled != answers("d", temperature=1.0, top_p=0.9, seed=2)
-
-
 def test_a_stopped_call_is_resumed_to_the_same_answers_with_what_is_missing(tiny_model, tiny_adapters, tmp_path):
     file = tmp_path / "emo.json"
     answer(tiny_model, tmp_path, {"emo": tiny_adapters["emo"]})
@@ -161,34 +127,12 @@ def test_answers_are_cut_at_the_context_length_and_too_long_prompts_are_named(ti
 
 
 def test_a_wrong_call_is_refused_in_one_line(tiny_model, tiny_adapters, tmp_path):
-    torn = tmp_path / "torn"
-    shutil.copytree(tiny_model, torn)
-    (torn / "model.safetensors").write_bytes((torn / "model.safetensors").read_bytes()[:1000])
     wrong = tmp_path / "wrong"
     shutil.copytree(tiny_adapters["mle"], wrong)
     settings = json.loads((wrong / "adapter_config.json").read_text()) | {"r": 8}
     (wrong / "adapter_config.json").write_text(json.dumps(settings))
-    calls: list[tuple[str, Systems, list[EvalPrompt], GenerationConfig, str]] = [
-        (str(tmp_path), {"base": None}, PROMPTS, CONFIG, "no config.json"),
-        (str(torn), {"base": None}, PROMPTS, CONFIG, "transformers cannot load it"),
-        (str(tiny_model), {"a": tmp_path / "none"}, PROMPTS, CONFIG, "neither an adapter"),
-        (str(tiny_model), {"a": wrong}, PROMPTS, CONFIG, "the adapter does not fit"),
-        (str(tiny_model), {"../a": None}, PROMPTS, CONFIG, "not a file name"),
-        (str(tiny_model), {"a": None}, PROMPTS, CONFIG.model_copy(update={"max_model_len": 999}), "reads 512 tokens"),
-    ]
-    for model, systems, prompts, config, said in calls:
-        with pytest.raises(InputError) as caught:
-            generate_answers(ModelOptions(name=model), systems, prompts, "chat", config, tmp_path / "out")
-        assert said in str(caught.value)
+    for systems, said in [({"a": wrong}, "the adapter does not fit"), ({"../a": None}, "not a file name")]:
+        with pytest.raises(InputError, match=said) as caught:
+            answer(tiny_model, tmp_path / "out", systems)
         assert "\n" not in str(caught.value)
     assert not list((tmp_path / "out").glob("*.json"))
-
-
-def test_an_answer_that_is_cut_off_in_thinking_that_its_prompt_opens_has_failed(tiny_model, tmp_path):
-    model = tmp_path / "model"
-    shutil.copytree(tiny_model, model, ignore=shutil.ignore_patterns("chat_template.jinja"))
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    tokenizer.chat_template += "{% if add_generation_prompt %}<think>\n{% endif %}{# </think> #}"
-    tokenizer.save_pretrained(model)
-    stats = answer(model, tmp_path / "out")
-    assert stats["base"].failed == {"cut off while thinking": len(PROMPTS)}

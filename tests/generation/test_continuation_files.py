@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
 from instruct.generation.continuations import read_continuations
@@ -20,7 +19,6 @@ ROW = {
     "tokens": 3,
     "finish_reason": "length",
 }
-text = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @pytest.mark.parametrize(

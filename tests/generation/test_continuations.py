@@ -53,12 +53,11 @@ def test_every_system_continues_every_prefix_to_the_letter(tiny_model, tiny_adap
     stats = continued(tiny_model, tmp_path, systems, options(seeds=[3, 1], samples=2))
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     files = {name: read_continuations(tmp_path / f"{name}.json") for name in systems}
+    shown = [(each.id, each.text, each.reference) for each in PREFIXES.prefixes]
     for name, rows in files.items():
-        assert [(row.seed, row.sample, row.id) for row in rows] == [
-            (seed, sample, each.id) for seed in (3, 1) for sample in (0, 1) for each in PREFIXES.prefixes
+        assert [(row.seed, row.sample, (row.id, row.prefix, row.reference)) for row in rows] == [
+            (seed, sample, each) for seed in (3, 1) for sample in (0, 1) for each in shown
         ]
-        by_id = {each.id: each for each in PREFIXES.prefixes}
-        assert all((row.prefix, row.reference) == (by_id[row.id].text, by_id[row.id].reference) for row in rows)
         assert {(row.tokens, row.finish_reason) for row in rows} == {(6, "length")}
         assert (stats[name].n, stats[name].truncated, stats[name].mean_tokens) == (24, 24, 6.0)
         # Bytes are tokens, so that what was generated can be counted in the text unless it is not UTF-8.
@@ -94,19 +93,11 @@ def test_whatever_changes_a_continuation_starts_over():
     changed = [
         of(options(), 0.9),
         of(options(seeds=[1])),
-        of(options(generation={"top_p": 0.5})),
         of(options(generation={"min_new_tokens": 0})),
         of(options(generation={"max_new_tokens": 5})),
         of(options(), prefixes=renamed),
     ]
-    assert len({first, *changed}) == 7
-
-
-def test_one_text_more_changes_no_sample_seed(tiny_model):
-    draws = [_Draw(prefix, seed, sample) for seed in (0, 1) for sample in (0, 1) for prefix in PREFIXES.prefixes]
-    seeds = continuation_work(draws, PREFIXES, options()).seeds
-    assert len(set(seeds)) == len(draws)
-    assert continuation_work(draws[1:], PREFIXES, options()).seeds == seeds[1:]
+    assert len({first, *changed}) == 6
 
 
 @pytest.mark.parametrize(

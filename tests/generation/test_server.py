@@ -11,7 +11,7 @@ from instruct.base.errors import StoppedError
 from instruct.base.models import ModelOptions
 from instruct.data.formats import alpaca_prompt
 from instruct.data.prompts import EvalPrompt
-from instruct.generation.answers import generate_answers
+from instruct.generation.answers import generate_answers, prompt_seed
 from instruct.generation.options import GenerationConfig
 from instruct.reporting.provenance import _engine
 
@@ -44,17 +44,14 @@ def test_the_template_decides_the_request_and_adapters_are_model_names(fake_serv
     assert [each["body"]["model"] for each in asked] == ["someone/served-model"] * 5 + ["emo"] * 5
     bodies = [each["body"] for each in asked if each["body"]["model"] == "emo"]
     assert sorted(body["messages"][0]["content"] for body in bodies) == [p.instruction for p in PROMPTS]
-    assert {frozenset(body) for body in bodies} == {
-        frozenset(["model", "messages", "max_tokens", "temperature", "top_p"])
-    }
     assert {(body["max_tokens"], body["temperature"], body["top_p"]) for body in bodies} == {(9, 0.0, 1.0)}
 
     sampled = config_at(url, temperature=0.7, seed=1)
     generate_answers(MODEL, {"base": None}, PROMPTS, "alpaca", sampled, tmp_path / "alpaca")
-    sampled_requests = requests()[10:]
-    assert {each["path"] for each in sampled_requests} == {"/v1/completions"}
-    assert {each["body"]["prompt"] for each in sampled_requests} == {alpaca_prompt(p.instruction) for p in PROMPTS}
-    assert len({each["body"]["seed"] for each in sampled_requests}) == len(PROMPTS)
+    asked = requests()[10:]
+    assert {each["path"] for each in asked} == {"/v1/completions"}
+    assert {each["body"]["prompt"] for each in asked} == {alpaca_prompt(p.instruction) for p in PROMPTS}
+    assert {each["body"]["seed"] for each in asked} == {prompt_seed(1, place) for place in range(len(PROMPTS))}
 
 
 def test_a_server_that_breaks_keeps_what_it_replied(fake_server, tmp_path):
