@@ -13,6 +13,7 @@ from pathlib import Path
 import forked
 import pytest
 from fake_server import reply
+from json_files import write_json
 
 from instruct.judging.money import Price
 from instruct.judging.store import JudgmentStore
@@ -33,17 +34,14 @@ def folder(tmp_path) -> Path:
     """A folder with a run of two systems' answers, and a price table in which the local server costs money."""
     directory = RunDirectory(tmp_path / "runs" / "one")
     directory.start({"name": "one"})
-    directory.outputs.mkdir()
     for name in ("ours", "theirs"):
         rows = [
             {"dataset": "d", "instruction": f"Question {i}?", "output": f"{name} {i} " * 20, "generator": name}
             for i in range(PAIRS)
         ]
-        (directory.outputs / f"{name}.json").write_text(json.dumps(rows))
-    (tmp_path / "judges").mkdir()
-    (tmp_path / "judges" / "prices.yaml").write_text(
-        f"prices:\n  - {{model: gpt-4, endpoint: 127.0.0.1, input: {PRICE.input}, output: {PRICE.output}}}\n"
-    )
+        write_json(directory.outputs / f"{name}.json", rows)
+    price = {"model": "gpt-4", "endpoint": "127.0.0.1", "input": PRICE.input, "output": PRICE.output}
+    write_json(tmp_path / "judges" / "prices.yaml", {"prices": [price]})
     return tmp_path
 
 

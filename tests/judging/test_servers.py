@@ -80,10 +80,6 @@ def ask(server, make_answers, tmp_path) -> Callable[[str, str], tuple[Comparison
     return judged
 
 
-def printed(caplog) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-
-
 def parts_of(body: dict) -> set[str]:
     return {*body, *(["system"] if body.get("messages", [{}])[0].get("role") == "system" else [])}
 
@@ -97,7 +93,7 @@ def test_what_a_server_refuses_by_name_is_left_out_or_renamed(ask, caplog, card)
         refused = parts_of(bodies[0]) & {*words}
         assert not parts_of(bodies[-1]) & refused
         assert len(bodies) == counts.asked + len(refused)  # once for each part; from then on it is known
-        said = printed(caplog)
+        said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
         assert [f"; asked {words[part]}" in line and "HTTP 400" in line for part in words if part in refused
                 for line in said].count(True) == len(refused) == len(said)  # fmt: skip
         notes = [note for note in counts.notes if note.endswith("as the server demands")]
