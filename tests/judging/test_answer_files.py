@@ -90,6 +90,10 @@ def test_two_files_and_a_server_are_enough(instruct: Any, fake_server: Any):
     for number, criteria in enumerate([[], ["Brevity {first}"], ["Brevity {first}"]]):
         assert instruct(*call, "--judge-model", "m", *(f"--criteria={each}" for each in criteria))[0] == 0
         assert len(requests_of()) == 16 * min(number + 1, 2)
+    assert instruct("judge", "b.json", "a.json", "--base-url", url, "--judge-model", "m")[0] == 0  # the baseline first
+    assert len(requests_of()) == 32
+    for wrong in (["a.json", "b.json", "--files", "a.json"], ["a", "b"]):
+        assert "files" in instruct("judge", *wrong, "--judge-model", "m")[2]
     report = json.loads((run.report / "report.json").read_text())
     assert [judge["comparisons"][0]["notes"][-1:] for judge in report["judges"]] == [
         [],
