@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -235,21 +235,31 @@ def smollm2() -> str:
     return model_path(EMBEDDED_MODEL)
 
 
-def byte_tokenizer() -> Any:
-    """A chat model's tokenizer, whose tokens are bytes and five special ones."""
+SPECIAL = ("<pad>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
+
+
+def byte_tokenizer(special: Sequence[str] = SPECIAL, template: str = CHAT_TEMPLATE) -> Any:
+    """A chat model's tokenizer, whose tokens are bytes and special ones: the first pads, the second ends a text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    special = ["<pad>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
-    alphabet = special + sorted(pre_tokenizers.ByteLevel.alphabet())
+    alphabet = [*special, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     tokenizer = Tokenizer(models.BPE({token: index for index, token in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<|end|>", additional_special_tokens=special[2:]
+        tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[1], additional_special_tokens=special[2:]
     )
-    fast.chat_template = CHAT_TEMPLATE
+    fast.chat_template = template
     return fast
+
+
+# A model of 2 layers for a `byte_tokenizer`.
+SIZES = {
+    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 1024, "pad_token_id": 0, "bos_token_id": None,
+    "eos_token_id": 1,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -260,20 +270,7 @@ def tiny_model_folder(tmp_path_factory) -> Path:
 
     fast = byte_tokenizer()
     torch.manual_seed(0)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(fast),
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=1024,
-            pad_token_id=0,
-            bos_token_id=None,
-            eos_token_id=1,
-        )
-    )
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(fast), **SIZES))
     folder = tmp_path_factory.mktemp("model") / "tiny"
     model.save_pretrained(folder)
     fast.save_pretrained(folder)
@@ -288,21 +285,8 @@ def reward_model(tmp_path_factory, tiny_model_folder) -> Path:
 
     tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder)
     torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=32,
-        max_position_embeddings=1024,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        num_labels=1,
-        initializer_range=0.2,
-    )
+    wide = {"head_dim": 32}  # as vLLM's attention on a CPU needs
+    config = Qwen3Config(vocab_size=len(tokenizer), **SIZES, **wide, num_labels=1, initializer_range=0.2)
     folder = tmp_path_factory.mktemp("reward") / "model"
     Qwen3ForSequenceClassification(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -312,17 +296,12 @@ def reward_model(tmp_path_factory, tiny_model_folder) -> Path:
 @pytest.fixture
 def tiny_experiment(tmp_path, tiny_model_folder, monkeypatch) -> dict[str, Any]:
     """A config in the current folder: one system that is trained for a step, and a judge, both with a tiny model."""
-    monkeypatch.chdir(tmp_path)
-    return make_experiment(tmp_path, tiny_model_folder)
-
-
-def make_experiment(folder: Path, tiny_model_folder: Path) -> dict[str, Any]:
-    """`tiny_experiment` in the current folder, `folder`."""
     import yaml
 
+    monkeypatch.chdir(tmp_path)
     rows = [{"instruction": f"Say {n}.", "input": "", "output": f"It is {n}."} for n in range(4)]
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    model = folder / "model"
+    model = tmp_path / "model"
     shutil.copytree(tiny_model_folder, model)
     settings = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**settings, "max_position_embeddings": 8192}))  # bytes are tokens
@@ -434,47 +413,16 @@ _CHAT = (
 )
 
 
-def save_tokenizer(folder: Path) -> int:
-    """A byte-level tokenizer whose end of text and end of turn are different tokens; its vocabulary's size."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    special = ["<|pad|>", "<|eos|>", "<|start|>", "<|end|>"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(
-        ["a few words to learn"], trainers.BpeTrainer(special_tokens=special, initial_alphabet=alphabet)
-    )
-    wrapped = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|eos|>", pad_token="<|pad|>", chat_template=_CHAT
-    )
-    wrapped.add_special_tokens({"additional_special_tokens": ["<|start|>", "<|end|>"]})
-    wrapped.save_pretrained(folder)
-    return len(wrapped)
-
-
 def save_model(folder: Path, seed: int = 0) -> Path:
     """Two layers, hidden 32, a context of 512; weights large enough for answers that differ."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    vocabulary = save_tokenizer(folder)
+    tokenizer = byte_tokenizer(("<|pad|>", "<|eos|>", "<|start|>", "<|end|>"), _CHAT)
+    tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        initializer_range=0.3,
-        bos_token_id=None,
-        eos_token_id=1,
-        pad_token_id=0,
-    )
+    sizes = SIZES | {"num_attention_heads": 2, "max_position_embeddings": 512}
+    config = LlamaConfig(vocab_size=len(tokenizer), **sizes, initializer_range=0.3)
     LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
     return folder
 
@@ -505,11 +453,6 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_adapters(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("adapters")
     return {name: save_adapter(tiny_model, folder / name, seed, 0.5) for seed, name in enumerate(("mle", "emo"), 1)}
-
-
-@pytest.fixture(scope="session")
-def write_experiment() -> Callable[..., dict[str, Any]]:
-    return make_experiment
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
 import forked
 import pytest
 import stored
-import yaml
 from safetensors.torch import load_file
 
 from instruct.judging.store import JudgmentStore
@@ -25,24 +23,6 @@ SMALL = [
 
 def recipe(name: str, *flags: str) -> list[str]:
     return [sys.executable, str(ROOT / "recipes" / "alpaca_emo.py"), *SMALL, *flags, "--name", name]
-
-
-@pytest.fixture
-def tiny_flags(tmp_path, tiny_model_folder) -> list[str]:
-    """Flags for a tiny model that trains, answers and judges without vLLM."""
-    model = tmp_path / "model"
-    shutil.copytree(tiny_model_folder, model)
-    settings = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps({**settings, "max_position_embeddings": 8192}))  # bytes are tokens
-    judge = tmp_path / "judges" / "tiny"
-    shutil.copytree(ROOT / "tests" / "judges" / "smollm2_labels", judge)
-    card = yaml.safe_load((judge / "judge.yaml").read_text())
-    card |= {"name": "tiny", "model": str(model)}
-    (judge / "judge.yaml").write_text(yaml.safe_dump(card))
-    return [
-        "--model.name", str(model), "--train.max_steps", "8", "--answers.generation.engine", "transformers",
-        "--judges", "[{card: tiny, engine: transformers}]",
-    ]  # fmt: skip
 
 
 def run(command: list[str], folder: Path) -> str:
@@ -73,11 +53,15 @@ def steps(run_folder: Path) -> dict[str, dict]:
 
 
 @pytest.mark.slow
-def test_a_run_killed_in_every_phase_ends_like_an_undisturbed_one(tmp_path, tiny_flags, run_and_kill):
+def test_a_run_killed_in_every_phase_ends_like_an_undisturbed_one(tmp_path, tiny_experiment, run_and_kill):
     undisturbed, killed = tmp_path / "runs" / "undisturbed", tmp_path / "runs" / "killed"
-    run(recipe("undisturbed", *tiny_flags), tmp_path)
+    flags = [
+        "--model.name", tiny_experiment["model"]["name"], "--train.max_steps", "8", "--answers.generation.engine",
+        "transformers", "--judges", json.dumps(tiny_experiment["judges"]),
+    ]  # fmt: skip
+    run(recipe("undisturbed", *flags), tmp_path)
 
-    command = recipe("killed", *tiny_flags)
+    command = recipe("killed", *flags)
     checkpoints = "checkpoints/emo/checkpoint-*/sha256.json"
     run_and_kill(command, lambda: any(killed.glob(checkpoints)), cwd=tmp_path)
     assert steps(killed)["train/mle"]["status"] == "done"

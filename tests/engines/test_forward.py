@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from peft import PeftModel
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from instruct.base.models import ModelOptions
 from instruct.engines import forward, network
@@ -87,8 +87,9 @@ def test_last_states_go_on_where_a_killed_call_was(options, tiny_model, small_ba
     assert sum(computed + again) == len(rows)
 
 
-def test_a_continuation_begins_at_the_first_token_that_is_not_its_prefix_s(options):
+def test_a_continuation_begins_at_the_first_token_that_is_not_its_prefix_s(options, smollm2):
     model = open_model(options)
+    model.engine.tokenizer = AutoTokenizer.from_pretrained(smollm2)  # of which a token is a word
     (apart,) = model.encode_after(["a few wor"], ["ds to"])
     assert model.tokenizer.decode(apart.ids) == "a few words to"
     kept = model.tokenizer.decode(apart.ids[: apart.start])

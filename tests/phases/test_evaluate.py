@@ -16,21 +16,14 @@ from instruct.run.measurements import metrics_path, read_metrics, read_values
 
 
 @pytest.fixture
-def trained(tiny_experiment, tmp_path, make_adapter) -> RunDirectory:
-    """A run with an adapter that was not trained here, and the base."""
-    from instruct.config import make_config
-
+def held_out(trained) -> list[str]:
+    """Flags that name a file of text."""
     Path("held_out.txt").write_text("A first text.\n\nAnd a second one, with more words.\n")
-    content = {**tiny_experiment, "systems": {"base": {"objective": "none"}, "emo": {"objective": "emo"}}}
-    config = make_config(content, [], "test")
-    run = RunDirectory("runs/mine")
-    run.start(config.model_dump(mode="json"))
-    make_adapter(tiny_experiment["model"]["name"], run.adapters / "emo", 1, 0.5)
-    return run
+    return ["--evaluation.texts.held_out.files", "held_out.txt"]
 
 
-def test_evaluate_measures_every_system_on_held_out_text(trained, instruct):
-    code, out, err = instruct("evaluate", trained.folder, "--evaluation.texts.held_out.files", "held_out.txt")
+def test_evaluate_measures_every_system_on_held_out_text(trained, held_out, instruct):
+    code, out, err = instruct("evaluate", trained.folder, *held_out)
     assert code == 0, err
     found = read_metrics(trained).texts
     assert list(found) == ["base", "emo"]
@@ -42,21 +35,20 @@ def test_evaluate_measures_every_system_on_held_out_text(trained, instruct):
     assert sum(values["tokens"]) == found["emo"]["perplexity"].details.tokens
 
 
-def test_what_is_measured_is_not_measured_again_unless_its_texts_change(trained, instruct):
+def test_what_is_measured_is_not_measured_again_unless_its_texts_change(trained, held_out, instruct):
     def minutes() -> dict[str, str]:
         steps = trained.manifest()["steps"]
         return {name: step["started"] + str(step["attempts"]) for name, step in steps.items()}
 
-    flags = ["--evaluation.texts.held_out.files", "held_out.txt"]
-    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    assert instruct("evaluate", trained.folder, *held_out)[0] == 0
     first, before = minutes(), metrics_path(trained).read_bytes()
-    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    assert instruct("evaluate", trained.folder, *held_out)[0] == 0
     assert (minutes(), metrics_path(trained).read_bytes()) == (first, before)
     metrics_path(trained).unlink()
-    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    assert instruct("evaluate", trained.folder, *held_out)[0] == 0
     assert metrics_path(trained).read_bytes() == before
     Path("held_out.txt").write_text("Another text.\n")
-    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    assert instruct("evaluate", trained.folder, *held_out)[0] == 0
     assert read_metrics(trained).texts["emo"]["perplexity"].n == 1
 
 
