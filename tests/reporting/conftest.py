@@ -137,7 +137,11 @@ def judge_pairs(run) -> Callable[..., None]:
     """Stores verdicts as shown: per pair (candidate first, candidate second), or one in the seeded order."""
 
     def write(
-        verdicts: list[tuple[str, str] | str], judge: str = "j", candidate: str = "emo", baseline: str = "mle"
+        verdicts: list[tuple[str, str] | str],
+        judge: str = "j",
+        candidate: str = "emo",
+        baseline: str = "mle",
+        judged: RunDirectory = run,
     ) -> None:
         judgments = []
         for number, pair in enumerate(verdicts):
@@ -146,7 +150,7 @@ def judge_pairs(run) -> Callable[..., None]:
             orders = {drawn: pair} if isinstance(pair, str) else {"first": pair[0], "second": pair[1]}
             for position, verdict in orders.items():
                 judgments.append(Judgment(judge, candidate, baseline, number, instruction, "d", position, "k", verdict))
-        with JudgmentStore(run.store) as store:
+        with JudgmentStore(judged.store) as store:
             store.add_judgments(judgments)
 
     return write

@@ -13,10 +13,9 @@ from bench_runs import bench_run
 from instruct.analysis.results import Claim
 from instruct.logs.read import by_task
 from instruct.reporting import bench
-from instruct.reporting.compare_logs import compare_logs
 from instruct.reporting.read import read_run
-from instruct.reporting.report import build_report, write_report
-from instruct.reporting.text import claim_headline, finding
+from instruct.reporting.report import build_report
+from instruct.reporting.text import finding
 from instruct.run.measurements import write_values
 from instruct.scores.claims import of_family, settle
 from instruct.scores.scores import Row, Scores
@@ -107,18 +106,3 @@ def test_what_a_training_lacks_or_failed_in_is_not_compared(tmp_path):
     assert claims.keys() == {("emo", bench.GREEDY), ("emo", bench.ENTROPY)}
     failed = claims["emo", bench.GREEDY]
     assert (failed.value, failed.finding) == (None, "too few")
-
-
-@pytest.mark.parametrize("trainings", [1, 3])
-def test_a_bench_and_its_scores_say_the_same_of_its_trainings(trainings, tmp_path):
-    run = bench_run(tmp_path / "small", {"mle": trainings, "dft": trainings})
-    write_report(run.folder)
-    made = build_report(run.folder).claims
-    compared = compare_logs([run.report / "scores.csv"], metrics=[bench.ENTROPY, bench.GREEDY]).claims
-    for claims in (made, compared):
-        claims = [claim for claim in claims if claim.measure in (bench.ENTROPY, bench.GREEDY)]
-        assert len(claims) == 2
-        assert {claim.finding == "too few" for claim in claims} == {trainings == 1}
-        said = [claim_headline(claim) for claim in claims]
-        assert all("too few training seeds to compare dft with mle" in each for each in said) == (trainings == 1)
-        assert not any("never varies" in each for each in said)

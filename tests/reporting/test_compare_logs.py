@@ -2,12 +2,12 @@
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from made_logs import make_log
 from pages import rows_of
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
@@ -16,7 +16,6 @@ from instruct import compare_logs
 from instruct.base.errors import InputError
 from instruct.logs.source import Columns
 from instruct.reporting.log_claims import MAIN, OTHERS, PARTS_OF_GROUPS
-from instruct.scores.scores import Row, Scores
 
 RNG = np.random.default_rng(7)
 
@@ -26,20 +25,6 @@ def _draws_of_its_own():
     """Each test draws the same, in whatever order they run."""
     global RNG
     RNG = np.random.default_rng(7)
-
-
-def make_log(system, values, task="t", folder="", **about):
-    """A log of one metric or several; NaN: missing."""
-    by_metric = values if isinstance(values, dict) else {"acc": values}
-    clusters = about.pop("clusters", None)
-    log = Scores("made", Path(f"{folder}{system}/{task}.jsonl"), system, task, **about)
-    for place in range(len(next(iter(by_metric.values())))):
-        scores = {metric: None if math.isnan(of[place]) else float(of[place]) for metric, of in by_metric.items()}
-        cluster = None if clusters is None else str(clusters[place])
-        reason = "timed out" if None in scores.values() else None
-        text = {"question": f"question {place}", "response": f"{system} <b>{place}</b>"}
-        log.add(Row(str(place), scores, reason, doc=str(place), prompt=str(place), cluster=cluster, **text), "made")
-    return log
 
 
 def right(n, share):

@@ -68,7 +68,6 @@ def test_a_configured_comparison_without_verdicts_fails(instruct, judged):
     ("flags", "message"),
     [
         (["--fail-under", "0.5"], "--fail-under 0.5: is below 1 %; for 50 % give 50"),
-        (["--fail-under", "5", "--judge", "nobody"], "select no comparison; the report has j on emo against mle"),
     ],
 )
 def test_a_wrong_call_is_refused_in_one_line(instruct, judged, flags, message):

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.stats
-from pages import HOSTILE
 
 from instruct.analysis.inference import mean_score
-from instruct.judging.store import Judgment, JudgmentStore
+from instruct.base.files import write_atomically
+from instruct.judging.store import JudgmentStore
 from instruct.reporting.human_labels import random_order
 from instruct.run.directory import RunDirectory
 
@@ -24,33 +24,21 @@ PAIRS = 120
 
 
 def question(number: int) -> str:
-    return f"{HOSTILE[number]} prompt {number}" if number < len(HOSTILE) else f"prompt {number}"
+    return f"secret prompt {number}"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(run: RunDirectory, judge_showings: Callable[..., None]) -> Path:
     """A run in which a judge called 60 % of the pairs for the candidate; one pair has identical answers."""
-    run = RunDirectory(tmp_path / "runs" / "one")
-    run.start({"name": "one", "comparisons": [["emo", "mle"]]})
-    run.outputs.mkdir()
     draw = random.Random(0)
     for name in ("emo", "mle"):
         rows = [
-            {
-                "dataset": "d",
-                "instruction": question(number),
-                "output": "the same" if number == 50 else f"{HOSTILE[number % len(HOSTILE)]} {name} {number}",
-                "generator": name,
-            }
+            {"instruction": question(number), "output": "the same" if number == 50 else f"= {name} {number}"}
             for number in range(PAIRS)
         ]
-        (run.outputs / f"{name}.json").write_text(json.dumps(rows))
-    with JudgmentStore(run.store) as store:
-        verdicts = [draw.choices(["first", "second"], [60, 40])[0] for _ in range(PAIRS)]
-        store.add_judgments(
-            Judgment("cheap", "emo", "mle", number, question(number), "d", "first", f"key {number}", verdict)
-            for number, verdict in enumerate(verdicts)
-        )
+        write_atomically(run.outputs / f"{name}.json", json.dumps(rows))
+    verdicts = [draw.choices(["first", "second"], [60, 40])[0] for _ in range(PAIRS)]
+    judge_showings(*({"verdict": verdict} for verdict in verdicts), judge="cheap")
     return run.folder
 
 
@@ -134,12 +122,10 @@ def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None
 
 
 @pytest.mark.parametrize(("labels", "contradicted"), [((9, 11), False), ((20, 60), True)])
-def test_labels_that_contradict_a_judge_are_said_beside_its_finding(folder, instruct, tmp_path, labels, contradicted):
-    with JudgmentStore(folder / "judgments.sqlite") as store:
-        store.add_judgments(
-            Judgment("sure", "emo", "mle", number, question(number), "d", "first", f"sure {number}", "first")
-            for number in range(PAIRS)
-        )
+def test_labels_that_contradict_a_judge_are_said_beside_its_finding(
+    folder, instruct, tmp_path, judge_showings, labels, contradicted
+):
+    judge_showings(*[{"verdict": "first"}] * PAIRS, judge="sure")
     said = dict(enumerate(["candidate"] * labels[0] + ["baseline"] * labels[1]))
     code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", said))
     assert code == 0
@@ -167,8 +153,9 @@ def test_unusable_labels_are_refused_and_nothing_is_kept(folder, instruct, tmp_p
     assert not (folder / "labels.jsonl").exists()
 
 
-def sampled(folder: Path, instruct: Callable[..., tuple[int, str, str]], count: int, *flags: object) -> list[dict]:
-    code, out, err = instruct("validate", "--against", folder, "--sample", str(count), *flags)
+def sampled(folder: Path, instruct: Callable[..., tuple[int, str, str]], count: int) -> list[dict]:
+    pair = ("--candidate", "emo", "--baseline", "mle")
+    code, out, err = instruct("validate", "--against", folder, "--sample", str(count), *pair)
     assert code == 0, err
     assert "to label" in out
     with (folder / "sample.csv").open(encoding="utf-8", newline="") as file:

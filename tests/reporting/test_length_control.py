@@ -16,8 +16,8 @@ from instruct.reporting.length_control import length_controlled_win_rate
 # The package passes scikit-learn an argument that the next version removes.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:sklearn")
 
-DIFFICULTY = [random.Random(number).gauss(0, 1) for number in range(60)]
-PROMPTS = [f"Prompt {number}, with a comma\nand a line" for number in range(60)]
+DIFFICULTY = [random.Random(number).gauss(0, 1) for number in range(120)]
+PROMPTS = [f"Prompt {number}, with a comma\nand a line" for number in range(120)]
 
 
 @pytest.fixture
@@ -68,24 +68,14 @@ def write(path, rows):
     return path
 
 
-def test_difficulties_that_do_not_relate_to_the_verdicts_are_warned_about(tmp_path):
-    draw = random.Random(2)
-    prompts = [f"Prompt {number}" for number in range(200)]
-    hard = [draw.gauss(0, 1) for _ in prompts]
-    rows = [
-        {
-            "instruction": prompt, "output_1": "x" * draw.randrange(20, 900), "output_2": "y" * draw.randrange(20, 900),
-            "preference": 1 + 1 / (1 + 2.718 ** difficulty),
-        }
-        for prompt, difficulty in zip(prompts, hard, strict=True)
-    ]  # fmt: skip
-
+def test_difficulties_that_do_not_relate_to_the_verdicts_are_warned_about(rows, tmp_path):
     def warned(difficulties):
-        table = [{"instruction": p, "instruction_difficulty": d} for p, d in zip(prompts, difficulties, strict=True)]
+        table = [{"instruction": p, "instruction_difficulty": d} for p, d in zip(PROMPTS, difficulties, strict=True)]
         return length_controlled_win_rate(rows, write(tmp_path / "difficulty.csv", table))[1]
 
-    assert warned(hard) == []
-    assert "do not relate to the verdicts" in warned([draw.random() for _ in prompts])[0]
+    assert warned(DIFFICULTY) == []
+    draw = random.Random(2)
+    assert "do not relate to the verdicts" in warned([draw.random() for _ in PROMPTS])[0]
 
 
 @pytest.fixture
@@ -114,7 +104,7 @@ def joined(tmp_path, gamed):
 def test_the_rate_equals_the_packages_in_leaderboard_order(rows, hub_cache, joined, tmp_path):
     found, _ = length_controlled_win_rate(rows, joined)
     assert found.win_rate == pytest.approx(packages_own(rows), abs=5e-7)
-    assert found.note.startswith("alpaca-eval's length_controlled_v1; 60 prompts")
+    assert found.note.startswith("alpaca-eval's length_controlled_v1; 120 prompts")
 
     prompts = write(tmp_path / "prompts.csv", [{"instruction": prompt} for prompt in PROMPTS])
     assert length_controlled_win_rate(rows, hub_cache, prompts)[0].win_rate == found.win_rate
@@ -133,8 +123,8 @@ def test_the_order_of_the_rows_does_not_matter(rows, hub_cache, joined):
         (lambda rows: rows[0].pop("instruction") and None, "identifies its prompts by index only"),
         (lambda rows: rows[3].update(instruction_difficulty="hard"), "row 4: instruction_difficulty: 'hard' is not"),
         (
-            lambda rows: [row.update(instruction=f"Not {row['index']}") for row in rows[7::60]],
-            "for 1 of 60 prompts, first 'P",
+            lambda rows: [row.update(instruction=f"Not {row['index']}") for row in rows[7::120]],
+            "for 1 of 120 prompts, first 'P",
         ),
     ],
 )

@@ -57,17 +57,9 @@ def swapped(run: RunDirectory) -> RunDirectory:
     return other
 
 
-def flat(value: object, path: str = "") -> dict[str, object]:
-    """The leaves of nested content by where they are."""
-    if isinstance(value, dict):
-        return {at: leaf for key, inner in value.items() for at, leaf in flat(inner, f"{path}/{key}").items()}
-    if isinstance(value, list):
-        return {at: leaf for key, inner in enumerate(value) for at, leaf in flat(inner, f"{path}/{key}").items()}
-    return {path: value}
-
-
-def content(claim: Claim) -> dict[str, object]:
-    return flat(claim.model_dump())
+def content(claim: Claim) -> str:
+    """All that it says, with two decimals."""
+    return re.sub(r"\d+\.\d+(e-\d+)?", lambda number: f"{float(number[0]):.2f}", claim.model_dump_json())
 
 
 def test_a_mirrored_claim_is_the_one_that_is_judged_from_the_other_side(four):
@@ -75,9 +67,7 @@ def test_a_mirrored_claim_is_the_one_that_is_judged_from_the_other_side(four):
     found = {(seen.candidate, seen.baseline): content(seen) for each in ours if (seen := mirrored(each.claim))}
     assert found.keys() == {(one.candidate, one.baseline) for one in theirs}
     for one in theirs:
-        assert found[one.candidate, one.baseline] == pytest.approx(content(one.claim), abs=1e-3)
-    for one in ours:
-        assert content(mirrored(mirrored(one.claim))) == pytest.approx(content(one.claim))
+        assert found[one.candidate, one.baseline] == content(one.claim)
 
 
 @pytest.mark.slow

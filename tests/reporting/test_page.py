@@ -84,14 +84,6 @@ def test_a_page_from_report_json_alone_is_escaped_and_has_no_pairs(judged):
     assert not [attrs for tag, attrs in outline.tags if attrs.get("type") == "application/json"]
 
 
-def test_the_pairs_are_read_from_the_store_under_the_leading_policy(judged):
-    found = unpacked(pairs_of(judged))
-    (comparison,) = found["comparisons"]
-    assert [pair["o"] for pair in comparison["pairs"]] == ["win", "tie", "unparsed"]
-    assert [pair.get("x") for pair in comparison["pairs"]] == [None, 1, None]
-    assert [[each["f"], each["o"]] for each in comparison["pairs"][1]["v"]] == [["first", "win"], ["second", "loss"]]
-
-
 def test_a_partly_judged_pair_is_marked_as_open(judge_run, judge_showings):
     run = judge_run([{"verdict": "first"}] * 2, order_policy="both", leading_policy="strict")
     judge_showings({"verdict": "second", "position": "second"})

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from pages import LOSS, TIE, WIN
 
 from instruct.base.files import sha256_of, write_atomically
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
-from instruct.judging.store import Judgment, JudgmentStore
 from instruct.run.directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -21,20 +21,12 @@ PAIRS = 60
 
 
 @pytest.fixture
-def complete_run(run, write_answers, add_step) -> RunDirectory:
+def complete_run(run, write_answers, judge_pairs, judge_showings, add_step) -> RunDirectory:
     """A run whose pairs were compared by two judges, one of them weighted."""
     digests = {name: sha256_of(write_answers(name, PAIRS)) for name in ("emo", "mle")}
-    for name, positions in {"pandalm": ("first", "second"), "weighted_alpaca_eval_gpt4_turbo": ("first",)}.items():
-        judgments = [
-            Judgment(
-                name, "emo", "mle", pair, f"secret prompt {pair}", "d", position, f"{name} {pair} {position}",
-                ("first", "second", "tie")[pair % 3], preference=None if positions[1:] else (1.1, 1.9, 1.5)[pair % 3],
-            )
-            for pair in range(PAIRS)
-            for position in positions
-        ]  # fmt: skip
-        with JudgmentStore(run.store) as store:
-            store.add_judgments(judgments)
+    judge_pairs([WIN, LOSS, TIE] * (PAIRS // 3), judge="pandalm")
+    judge_showings(*[{"verdict": "first", "preference": 1.1}] * PAIRS, judge="weighted_alpaca_eval_gpt4_turbo")
+    for name in ("pandalm", "weighted_alpaca_eval_gpt4_turbo"):
         made = {"judge": JudgeOptions(card=name).made_with(), "card": load_judge_card(name).sha256()}
         add_step(f"judge/{name}/emo_vs_mle", inputs={"answers": digests, **made})
     return run
@@ -77,24 +69,6 @@ def write_side(folder: Path, name: str, output: str, **more: str) -> Path:
     return folder / f"{name}.json"
 
 
-def test_verdicts_of_an_unknown_annotator_give_a_run_and_a_report(instruct, annotations, tmp_path):
-    folder = tmp_path / "imported" / "report"
-    call = ["report", "--annotations", annotations, "--output", tmp_path / "imported"]
-    code, out, _ = instruct(*call)
-    assert code == 0
-    (judge,) = json.loads((folder / "report.json").read_text())["judges"]
-    (comparison,) = judge["comparisons"]
-    counts = comparison["claim"]["counts"]
-    assert (judge["name"], comparison["candidate"], comparison["baseline"]) == ("nobody_knows", "ours", "theirs")
-    assert [counts[key] for key in ("win", "tie", "loss", "unparsed", "failed")] == [3, 1, 1, 0, 1]
-    assert (comparison["first_position_rate"], comparison["first_position_n"]) == (None, 0)
-    assert "WARNING: nobody_knows: the judge has no card here" in out
-    markdown = (folder / "report.md").read_text()
-    assert instruct("report", tmp_path / "imported")[0] == 0
-    assert (folder / "report.md").read_text() == markdown
-    assert instruct(*call)[0] == 0
-
-
 def test_answers_beside_verdicts_give_lengths_and_clusters(instruct, annotations, tmp_path):
     sides = [write_side(tmp_path, *side, doc="one") for side in (("ours", "fives"), ("theirs", "two"))]
     flags = ["--cluster-column", "doc", "--outputs", sides[0], "--reference", sides[1], "--output", tmp_path / "run"]
@@ -114,17 +88,3 @@ def test_answers_other_than_those_that_were_judged_are_refused(instruct, annotat
     )
     assert (code, stderr.count("\n")) == (2, 1)
     assert "output_2: the answer to 'p 0' differs from the one in" in stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--annotations", "a.json"], "--annotations requires --output DIR"),
-        (["runs/small", "--instruction-difficulty", "d.csv"], "d.csv: no such file"),
-    ],
-)
-def test_a_wrong_call_is_refused_in_one_line(instruct, judge_run, arguments, message):
-    judge_run([{"verdict": "first", "preference": 1.2}])
-    code, _, stderr = instruct("report", *arguments)
-    assert (code, stderr.count("\n")) == (2, 1)
-    assert message in stderr

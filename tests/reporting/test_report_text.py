@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import html
-import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
-from counted import claimed, counted, pairs_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from pages import WIN
 
 from instruct.base.errors import one_line
-from instruct.reporting.model import ComparisonReport
 from instruct.reporting.render.lines import escape_markdown
 from instruct.reporting.report import build_report, write_report
-from instruct.reporting.text import headline, probability
+from instruct.reporting.text import probability
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
@@ -84,28 +80,6 @@ def test_hostile_names_are_escaped_on_the_terminal(hostile_run):
     assert "heading" not in [line.strip("# ") for line in text.splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("counts", "sentence"),
-    [
-        (counted(win=70, loss=30), "j: emo beats mle: win rate 70.0 % (95 % CI 60.0–78.8, n = 100)"),
-        (counted(win=50, loss=50),
-         "j: no difference shown between emo and mle: win rate 50.0 % (95 % CI 39.8–60.2, n = 100); differences "
-         "beyond ±8.7 points are excluded (90 % CI)"),
-        (pairs_of(["unparsed"] * 2 + ["failed"]), "j: no verdict on emo against mle (2 unparsed, 1 failed)"),
-        (counted(win=30, loss=70, failed=9),
-         "j: mle beats emo: win rate 70.0 % (95 % CI 54.5–80.6 with 9 missing lost or won, "
-         "n = 100)"),
-        (pairs_of(["win"] * 3 + ["loss"] * 27, [0.9] * 3 + [0.1] * 27),
-         "j: mle beats emo: weighted win rate 82.0 % (95 % CI 68.1–88.7, n = 30). Preferred on more prompts: mle "
-         "(27 of 30)"),
-    ],
-)  # fmt: skip
-def test_the_headline_states_the_finding(counts, sentence):
-    claim = claimed(counts).model_copy(update={"judge": "j"})
-    comparison = ComparisonReport.model_construct(claim=claim, with_labels=None)
-    assert headline(comparison) == sentence
-
-
 def test_what_changes_a_claim_is_said_everywhere(judge_run, instruct):
     """Three of eight pairs have a winner, and the judge contradicted itself on the others."""
     run = judge_run([WIN] * 3 + [("first", "first")] * 4 + [("unparsed", "first")], warning="for tests")
@@ -123,19 +97,6 @@ def test_what_changes_a_claim_is_said_everywhere(judge_run, instruct):
         assert all(text[1:] in form for form in written), text
     quiet = instruct("report", run.folder, "--quiet")[1].splitlines()
     assert quiet == [*report.headlines(), "WARNING: 4 warnings in report.md"]
-
-
-def test_a_summary_fits_a_terminal_and_has_a_line_per_sentence_in_a_file(judge_run, monkeypatch):
-    warning = "this judge follows the length of the answers and checks no fact in them; do not quote it"
-    report = build_report(judge_run([WIN] * 4 + [("first", "first")] * 8, warning=warning).folder)
-    assert any(warning[-40:] in line for line in str(report).splitlines())
-    ours, theirs = os.openpty()
-    monkeypatch.setenv("COLUMNS", "80")
-    with os.fdopen(theirs, "w") as stream, monkeypatch.context() as patch:
-        patch.setattr(sys, "stdout", stream)
-        lines = str(report).splitlines()
-    os.close(ours)
-    assert max(map(len, lines)) <= 80
 
 
 def test_a_p_value_is_never_shown_as_zero():

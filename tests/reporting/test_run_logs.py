@@ -12,7 +12,6 @@ from instruct.analysis.inference import mean_score
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.judging.cards import load_judge_card
-from instruct.judging.store import Judgment, JudgmentStore
 from instruct.run.directory import RunDirectory
 
 
@@ -25,17 +24,8 @@ def two(run, card, write_answers, judge_pairs, add_step):
     add_step("judge/j/emo_vs_mle", inputs={"card": load_judge_card("j").sha256(), "answers": {}})
     second = RunDirectory(shutil.copytree(run.folder, run.folder.parent / "second"))
     judge_pairs([WIN] * 10 + [LOSS] * 10)
-    store_verdicts(second, [WIN] * 14 + [TIE, UNREAD] + [LOSS] * 4)
+    judge_pairs([WIN] * 14 + [TIE, UNREAD] + [LOSS] * 4, judged=second)
     return run, second
-
-
-def store_verdicts(run, verdicts, judge="j"):
-    with JudgmentStore(run.store) as store:
-        store.add_judgments(
-            Judgment(judge, "emo", "mle", number, f"secret prompt {number}", "d", position, "k", verdict)
-            for number, pair in enumerate(verdicts)
-            for position, verdict in zip(("first", "second"), pair, strict=True)
-        )
 
 
 def rewrite(path, change):
@@ -44,12 +34,8 @@ def rewrite(path, change):
     write_atomically(path, json.dumps(content))
 
 
-def compared(two, **arguments):
-    return compare_logs([run.folder for run in two], **arguments)
-
-
 def test_verdicts_of_a_common_judge_have_a_paired_difference(two):
-    (claim,) = compared(two).claims
+    (claim,) = compare_logs([run.folder for run in two]).claims
     names = (claim.task, claim.measure, claim.candidate, claim.baseline)
     assert names == ("j against mle", "win rate", "second", "small")
     ours = [1.0] * 14 + [0.5] + [0.0] * 4  # the sixteenth pair has no verdict
@@ -75,17 +61,4 @@ def test_verdicts_of_a_common_judge_have_a_paired_difference(two):
 def test_another_opponent_or_judge_is_refused(two, change, problem):
     change(two[1])
     with pytest.raises(InputError, match=problem):
-        compared(two)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["runs/small", "./runs/../runs/small"], "small/emo: given twice; name each log once"),
-        (["one=runs/none", "two=runs/second"], "one=runs/none: no such file or folder runs/none"),
-    ],
-)
-def test_a_wrong_call_is_refused_in_one_line(instruct, two, arguments, message):
-    code, _, stderr = instruct("compare", *arguments)
-    assert (code, stderr.count("\n")) == (2, 1)
-    assert message in stderr
+        compare_logs([run.folder for run in two])

@@ -134,15 +134,6 @@ def test_the_finding_is_on_the_first_screen_and_everything_can_be_read(visit, sc
     assert page.evaluate("document.documentElement.scrollWidth") == screen["viewport"]["width"]
 
 
-def test_the_choice_of_dark_or_light_is_remembered(visit):
-    page = visit(**DARK)
-    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    page.click("#theme")
-    page.reload()
-    page.wait_for_selector("#list button")
-    assert contrast(dark, page.evaluate("getComputedStyle(document.body).backgroundColor")) > 10
-
-
 def test_paper_has_the_finding_every_comparison_every_table_and_no_controls(visit):
     page = visit(color_scheme="dark")
     captions = page.eval_on_selector_all("caption", "all => all.map(e => e.textContent)")

@@ -6,16 +6,19 @@ The population: reports of the worlds that benchmarks.worlds draws, through ever
 from __future__ import annotations
 
 import html
+import json
 import re
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 from pages import rows_of
 
 from benchmarks.worlds import RUNS
 from instruct.reporting.build import build
 from instruct.reporting.digits import number
 from instruct.reporting.document import Verdict, document
+from instruct.reporting.model import SCHEMA_PATH, report_schema
 from instruct.reporting.report import Report
 from instruct.reporting.text import EXPLORATORY
 
@@ -44,6 +47,13 @@ def verdicts(report) -> list[Verdict]:
 )
 def test_digits_follow_the_error_or_are_three(value, error, shown):
     assert number(value, error) == shown
+
+
+def test_a_complete_report_is_valid(report):
+    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    assert schema == report_schema(), "write it again: python -m instruct.reporting.model"
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(json.loads(report.to_json()))
 
 
 RATES = re.compile(r"style control|length-controlled|\(discrete\)")
