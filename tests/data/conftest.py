@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from local_hub import running_hub
 
@@ -17,12 +19,14 @@ def hub(tmp_path):
 
 @pytest.fixture
 def write(tmp_path):
-    """Write a test file and give its path: rows as JSON lines in a .jsonl, text and bytes as they are, else JSON."""
+    """Write a test file and give its path: rows as a .jsonl or a .parquet, text and bytes as they are, else JSON."""
 
     def written(name: str, content: Any) -> str:
         path = tmp_path / name
         if isinstance(content, bytes):
             path.write_bytes(content)
+        elif path.suffix == ".parquet":
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(content), path)
         elif isinstance(content, str):
             path.write_text(content, encoding="utf-8", newline="")
         elif path.suffix == ".jsonl":

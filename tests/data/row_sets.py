@@ -1,4 +1,4 @@
-"""Row sets made of rows, for the tests of what is done with them."""
+"""Chats, and row sets made of rows, for the tests of what is done with them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from datasets import Dataset
 from instruct.data.arrow import RowFolder
 from instruct.data.rows import RowSet, stored, stored_features
 from instruct.data.sources import RawRow
+
+
+def chat(*contents: str) -> list[dict[str, str]]:
+    """Turns of a user and an assistant, one after the other."""
+    return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(contents)]
 
 
 def row_set(*rows: dict[str, Any], empty: int = 0) -> RowSet:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from encoded_rows import encode_row
+from row_sets import chat
 from small_tokenizers import CHATML, small_tokenizer, text_of
 
 from instruct.data.formats import to_row
@@ -14,10 +15,6 @@ from instruct.data.sources import RawRow
 from instruct.data.tokens import encode_rows, prompt_token_ids
 
 SYSTEM = {"role": "system", "content": "Be brief."}
-
-
-def chat(*contents: str) -> list[dict[str, Any]]:
-    return [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(contents)]
 
 
 THREE = chat("One?", "It is 1.", "Two?", "It is 2.", "Three?", "It is 3.")

@@ -114,11 +114,6 @@ REFUSED = [
         "rename the column, or name the format in a data card",
     ),
     (
-        {"instruction": "\ud800", "output": "ok"},
-        "alpaca",
-        "instruction: has half a surrogate pair; write complete char",
-    ),
-    (
         {"conversations": [{"from": "bot", "value": "x"}]},
         "sharegpt",
         "conversations[0].from: unknown role 'bot'; known are human, user, gpt, assistant, system",
@@ -129,7 +124,6 @@ REFUSED = [
         "messages[0].content: has a part of type 'image_url'; only text is trained on here (EMOTrainer takes pictures, "
         "as TRL); remove the row, or set on_bad_row: skip",
     ),
-    ({"messages": assistant("x")}, "messages", "no turn before the answer; remove the row"),
 ]
 
 

@@ -47,18 +47,13 @@ def load_all(hub: Any, folder: Path, *cards: str, **variables: str) -> list[Any]
     return [json.loads(line) for line in printed[-len(cards) :]]
 
 
-def load(hub: Any, folder: Path, card: str, **variables: str) -> Any:
-    (found,) = load_all(hub, folder, card, **variables)
-    return found
-
-
 TRAIN = "purpose: train\nformat: alpaca\nsource: {{hub: me/rows{more}}}\ntemplate: alpaca\n"
 
 
 @pytest.mark.slow
 def test_a_data_set_loads_and_then_loads_offline(hub, tmp_path):
     hub.repositories["me/rows"] = {"train.jsonl": jsonl(ROWS), "README.md": b"# rows\n"}
-    rows, sources, counts, notes = load(hub, tmp_path, TRAIN.format(more="") + "rows: 4\n")
+    ((rows, sources, counts, notes),) = load_all(hub, tmp_path, TRAIN.format(more="") + "rows: 4\n")
     assert [row["completion"] for row in rows] == ["3", "Hello!"]
     assert "### Input:\n1, 2\n\n### Response:" in rows[0]["prompt"]
     assert sources == ["me/rows:1", "me/rows:2"]
@@ -69,7 +64,7 @@ def test_a_data_set_loads_and_then_loads_offline(hub, tmp_path):
     ]
 
     hub.requests.clear()
-    again = load(hub, tmp_path, TRAIN.format(more="") + "rows: 3\n", HF_HUB_OFFLINE="1")
+    (again,) = load_all(hub, tmp_path, TRAIN.format(more="") + "rows: 3\n", HF_HUB_OFFLINE="1")
     assert again == [rows, sources, counts, notes[1:]]
     assert hub.requests == []
 
@@ -112,7 +107,7 @@ def test_what_cannot_be_downloaded_is_refused_in_one_line_with_a_remedy(hub, tmp
         *(card.replace("rows", name) for name in ("gated", "none")),
     ]
     (rows, *_), *refused = load_all(hub, tmp_path, *cards)
-    refused.append(load(hub, tmp_path, cards[-1], HF_HUB_OFFLINE="1"))
+    refused += load_all(hub, tmp_path, cards[-1], HF_HUB_OFFLINE="1")
     assert len(rows) == 1
     for line, start in zip(
         refused,

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 from datasets import Dataset
 
@@ -37,23 +33,17 @@ KEPT = {
 }
 
 
-def write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-
-
-def rows_of(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    read = load_rows(None, files=[str(path)])
+def rows_of(path: str) -> tuple[list[dict[str, Any]], list[str]]:
+    read = load_rows(None, files=[path])
     return list(read.rows), [note for note in read.notes if "null" in note]
 
 
 @pytest.mark.parametrize("name", ["union", *KEPT])
-def test_rows_from_parquet_equal_those_from_json(name, tmp_path):
+def test_rows_from_parquet_equal_those_from_json(name, write):
     rows = KEPT.get(name, UNION)
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    write_parquet(tmp_path / "rows.parquet", rows)
-    expected, notes = rows_of(tmp_path / "rows.jsonl")
+    expected, notes = rows_of(write("rows.jsonl", rows))
     assert notes == []
-    found, notes = rows_of(tmp_path / "rows.parquet")
+    found, notes = rows_of(write("rows.parquet", rows))
     assert found == expected
     assert len(notes) == (name == "union")
     if name == "union":

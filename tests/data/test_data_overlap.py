@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_sets import row_set
+from row_sets import chat, row_set
 
 from instruct.data.formats import alpaca_prompt
 from instruct.data.overlap import N, find_overlap, words
 
 LONG = "What would you say to a friend who has lost a very good job today?"  # 15 words
-
-
-def chat(*turns: str) -> dict[str, Any]:
-    return {"messages": [{"role": ("user", "assistant")[n % 2], "content": turn} for n, turn in enumerate(turns)]}
 
 
 WORD = st.sampled_from(["a", "b"])
@@ -38,8 +32,8 @@ def test_requests_are_compared_whole_and_everything_by_thirteen_words():
     assert words("ﬁnd e\u0301te\u0301 STRASSE 日本 ?!") == ["find", "été", "strasse", "日", "本"]
     prompts = ["Say hello!", "It is red.", LONG, "Bonjour"]
     rows = [
-        chat("Is it red?", "It is red.", "say  HELLO", "Hello."),  # an answer is no request
-        chat("Hm?", f"You: {LONG}"),
+        {"messages": chat("Is it red?", "It is red.", "say  HELLO", "Hello.")},  # an answer is no request
+        {"messages": chat("Hm?", f"You: {LONG}")},
         {"prompt": alpaca_prompt("Bonjour"), "completion": "Salut"},
     ]  # fmt: skip
     assert find_overlap(prompts, row_set(*rows)) == {

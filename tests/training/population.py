@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import CONFIG_MAPPING, PreTrainedModel
+from transformers import CONFIG_MAPPING, AutoTokenizer, PreTrainedModel
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
@@ -166,6 +167,13 @@ def tiny_network(kind: str, times: int = 1) -> PreTrainedModel:
         for parameter in network.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     return network
+
+
+def saved_model(kind: str, folder: Path, tokenizer: Path, times: int = 1) -> Path:
+    """Such a network with a tokenizer, in a folder inside this one."""
+    tiny_network(kind, times).save_pretrained(folder / "model")
+    AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder / "model")
+    return folder / "model"
 
 
 def _architecture(kind: str) -> str:

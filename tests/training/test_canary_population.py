@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from population import tiny_network
+from population import saved_model
 from safetensors.torch import load_file, save_file
 from train_configs import rows_of, tiny_config, train, write_rows
-from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.engines.base import Decoding, EngineOptions
@@ -24,13 +23,12 @@ TOO_LITTLE = "not checked: training moved too little"
 
 def trained(kind: str, steps: int, folder: Path, tokenizer: Path, dtype: str, times: int = 1):
     """A config and a run of two systems on one tiny model, which trains in `dtype`."""
-    tiny_network(kind, times).save_pretrained(folder / "model")
-    AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder / "model")
+    name = saved_model(kind, folder, tokenizer, times)
     arguments = {"max_steps": steps, "learning_rate": 0.004 / steps**0.5, "warmup_steps": 0}
     systems = {"emo": {"objective": "emo"}, "mle": {"objective": "mle", "seed": 7}}
-    model = {"name": str(folder / "model"), "dtype": dtype}
+    model = {"name": str(name), "dtype": dtype}
     config = tiny_config(
-        folder / "model", write_rows(folder / "rows.jsonl", 8), model=model, lora={"r": 2}, train=arguments,
+        name, write_rows(folder / "rows.jsonl", 8), model=model, lora={"r": 2}, train=arguments,
         systems=systems,
     )  # fmt: skip
     run = train(folder / "run", config)
@@ -146,10 +144,9 @@ def test_a_base_that_changed_is_not_merged_and_an_adapter_that_is_drawn_anew_not
 )
 def test_an_adapter_that_changes_its_base_is_merged(tmp_path, tiny_model_folder, kind, lora):
     """Or the merge would be refused: it has the log-probabilities of the training."""
-    tiny_network(kind, 1).save_pretrained(tmp_path / "model")
-    AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(tmp_path / "model")
+    name = saved_model(kind, tmp_path, tiny_model_folder)
     config = tiny_config(
-        tmp_path / "model", write_rows(tmp_path / "rows.jsonl", 8), lora={"r": 2, **lora},
-        model={"name": str(tmp_path / "model"), "dtype": "bfloat16"}, train={"max_steps": 2, "learning_rate": 0.002},
+        name, write_rows(tmp_path / "rows.jsonl", 8), lora={"r": 2, **lora},
+        model={"name": str(name), "dtype": "bfloat16"}, train={"max_steps": 2, "learning_rate": 0.002},
     )  # fmt: skip
     merge_adapter(config, train(tmp_path / "run", config))

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from train_configs import rows_of, tiny_config, train, write_jsonl, write_rows
+from train_configs import tiny_config, train, write_jsonl, write_rows
 from transformers import AutoTokenizer
 
-from instruct.base.errors import InputError
 from instruct.config import make_config
 from instruct.phases.answer import Answering
 from instruct.run.directory import RunDirectory
@@ -83,11 +82,6 @@ def test_trls_own_key_is_the_same_key(tiny_model_folder: Path, tmp_path: Path, t
     config = make_config({**content, "train": {"chat_template_path": str(template)}}, [], "test")
     assert config.data.chat_template == str(template)
     assert "chat_template_path" not in config.train
-    with pytest.raises(InputError, match=r"^data.chat_template_kwargs.enable_thinkin: the chat template does not read"):
-        rows_of(
-            config_of(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"), template, chat_template_kwargs={
-                "enable_thinkin": False})
-        )  # fmt: skip
 
 
 @pytest.mark.parametrize(("thinking", "ending"), [(20, "<|assistant|>"), (3, "off:")])

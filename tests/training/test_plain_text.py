@@ -60,15 +60,6 @@ def write_texts(path: Path, count: int = 30) -> str:
     return str(path)
 
 
-def test_no_token_of_a_packed_text_is_lost(tmp_path):
-    rows = text_rows([5, 30, 3, 12, 8, 2])
-    trainer = make_trainer(tmp_path, rows=rows, packing=True, packing_strategy="bfd_split", max_length=16)
-    blocks = list(trainer.train_dataset["input_ids"])
-    assert max(map(len, blocks)) <= 16
-    texts = tiny_tokenizer()([row["text"] + "</s>" for row in rows])["input_ids"]
-    assert sorted(token for block in blocks for token in block) == sorted(token for text in texts for token in text)
-
-
 def test_a_text_that_would_be_cut_is_refused(tmp_path, tiny_model_folder):
     file = write_texts(tmp_path / "texts.txt")
     config = tiny_config(tiny_model_folder, file, data={"files": [file]})

@@ -7,10 +7,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from population import TYPES, tiny_network
+from population import TYPES, saved_model
 from population_table import PAGE, kept, outcome, page, results, table
 from train_configs import tiny_config, train, write_rows
-from transformers import AutoTokenizer
 
 from instruct.base.errors import InstructError
 from instruct.engines.base import Decoding, EngineOptions
@@ -57,9 +56,7 @@ def check(scores: list[float], canary: Canary, where: str) -> None:
 
 def trained(kind: str, folder: Path, tokenizer: Path, lora: dict | None, times: int = 1):
     """The config, the run and the canary of a tiny model that is trained for two steps."""
-    model = folder / "model"
-    tiny_network(kind, times).save_pretrained(model)
-    AutoTokenizer.from_pretrained(tokenizer).save_pretrained(model)
+    model = saved_model(kind, folder, tokenizer, times)
     arguments = {"max_steps": 2, "learning_rate": 0.02, "warmup_steps": 0, "per_device_train_batch_size": 4}
     config = tiny_config(model, write_rows(folder / "rows.jsonl", 8), lora=lora, train=arguments)
     run = train(folder / "run", config)

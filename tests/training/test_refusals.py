@@ -27,11 +27,6 @@ def test_parallelism_that_splits_rows_is_refused(tmp_path):
         make_trainer(tmp_path, parallelism_config={"cp_size": 2})
 
 
-def test_a_list_of_rows_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"^train_dataset is a list; give datasets\.Dataset\.from_list\(rows\)"):
-        make_trainer(tmp_path, rows=[{"prompt": "w1", "completion": " w2"}])
-
-
 @pytest.mark.parametrize(
     ("tied", "peft_config"),
     [

@@ -42,17 +42,6 @@ def test_training_writes_an_adapter_a_card_and_logs(tmp_path, tiny_model_folder,
     assert file.stat().st_mtime_ns == before  # it is not trained again
 
 
-def test_an_objective_with_arguments_trains_the_whole_model_from_a_config(tmp_path, tiny_model_folder, rows):
-    system = {"objective": "energy", "objective_args": {"weight": 5.0}}
-    config = tiny_config(tiny_model_folder, rows, systems={"ours": system}, lora=None)
-    config.train["max_steps"] = 1
-    run = train(tmp_path / "run", config, "ours")
-    assert "(weight 5.0, dim 128, transp" in (run.adapters / "ours" / "README.md").read_text()
-    log = json.loads((run.adapters / "ours" / "training_log.json").read_text())
-    assert {"ce", "energy"} <= set(log[0])
-    assert (run.adapters / "ours" / "model.safetensors").is_file()
-
-
 def test_every_objective_is_made_by_its_name_with_its_arguments():
     from instruct.objectives.built_in import OBJECTIVES
     from instruct.training import objective_names
