@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from instruct.base.errors import InputError
-from instruct.config import ExperimentConfig, find_config, load_config, make_config, packaged_configs
+from instruct.config import ExperimentConfig, load_config, make_config, packaged_configs
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "recipes" / "configs"
@@ -55,8 +55,6 @@ def test_a_config_extends_another_and_flags_override_both(tmp_path):
     ("base", "message"),
     [
         ("extends: leaf.yaml\n", r"base\.yaml: extends: .*leaf\.yaml extends this file in turn"),
-        ("extends: gone.yaml\n", r"base\.yaml: extends: .*gone\.yaml does not exist; give"),
-        ("- a\n", r"base\.yaml: is not a mapping"),
         ("lroa: null\n", r"leaf\.yaml \(extends .*base\.yaml\): unknown key 'lroa' \(nearest: lora"),
     ],
 )
@@ -75,17 +73,14 @@ NESTED = {"min_lr": 1e-6, "powers": [1e3], "name": "1e"}
     ("key", "text", "value"),
     [
         ("model.revision", "0123456", "0123456"),
-        ("model.revision", "2024-01-01", "2024-01-01"),
         ("model.revision", "null", None),
         ("data.files", "#1.jsonl", ["#1.jsonl"]),
         ("data.files", "[a.jsonl, b.jsonl]", ["a.jsonl", "b.jsonl"]),
-        ("data.limit", "1e3", 1000),
         ("needs_gpu", "yes", True),
         ("train.learning_rate", "1e-4", 1e-4),
         ("train.max_steps", "1e3", 1000),
         ("train.run_name", "123e4", "123e4"),
         ("train.lr_scheduler_kwargs", "{min_lr: 1e-6, powers: [+1E3], name: 1e}", NESTED),
-        ("lora.use_rslora", "true", True),
     ],
 )
 def test_overrides_are_read_by_the_type_of_their_key(key, text, value):
@@ -102,7 +97,6 @@ def test_overrides_are_read_by_the_type_of_their_key(key, text, value):
         (["--modl.name", "x"], r"unknown key 'modl' \(nearest: model"),
         (["--lora.task_type", "CAUSAL_LM"], "lora.task_type is set elsewhere"),
         (["--lora.r", "many"], "lora.r: must be a whole number.*given: 'many'"),
-        (["--lora.r", "true"], "lora.r: "),  # no number
         (["--train.max_steps", "true"], r"train\.max_steps"),
         (["--comparisons", "[[emo, gpt]]"], "comparisons: unknown system 'gpt'; known: baseline, emo, mle"),
         (["--name", "../up"], "is not a valid name"),
@@ -135,11 +129,6 @@ def test_an_address_with_a_password_is_refused_before_it_is_written():
     with pytest.raises(InputError, match=r"^flags: answers\.generation\.base_url: leave user, password") as caught:
         make_config({"name": "x"}, flags, "flags")
     assert "secret" not in str(caught.value)
-
-
-def test_a_missing_config_lists_the_packaged_ones():
-    with pytest.raises(InputError, match=r"nothing\.yaml: no such config; .*alpaca_emo.*demo.*paper/llama2_7b_alpaca"):
-        find_config("nothing.yaml")
 
 
 def test_judges_compare_every_system_with_the_baseline_unless_pairs_are_named():

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from verbs import PARSERS, call_of_verb, run_without_rights, write_more
-from works import RUN, Started, changes, complaints, on_disk, resize
+from works import RUN, Started, changes, in_one_line, on_disk, resize
 
 from instruct.base.interrupts import INTERRUPTED
 
@@ -57,7 +57,7 @@ def calm(undisturbed: Any) -> Iterator[Callable[[str], Calm]]:
                 shutil.copytree(before, folder)
                 begun = time.monotonic()
                 code, printed = Started(call, folder).end()
-                told(code, printed)
+                in_one_line(code, printed)
                 seconds, asked = time.monotonic() - begun, len(undisturbed.requests()) - asked
                 kept[verb] = Calm(call, before, code, files_in(folder) - files_in(before), seconds, asked)
             return kept[verb]
@@ -65,17 +65,9 @@ def calm(undisturbed: Any) -> Iterator[Callable[[str], Calm]]:
         yield make
 
 
-def told(code: int, printed: str) -> None:
-    """No traceback, and a line if it is no success."""
-    lines = complaints(printed)
-    assert "Traceback" not in printed, printed[-3000:]
-    assert code in (0, 1, 2, 3), (code, printed[-3000:])
-    assert len(lines) == (code != 0), printed[-3000:]
-
-
 def done(calm: Calm, folder: Path, code: int, printed: str) -> None:
     """It ended as the undisturbed call, and made what that made, or it failed."""
-    told(code, printed)
+    in_one_line(code, printed)
     if code == 0:
         assert calm.code == 0
         assert calm.made <= files_in(folder)
@@ -89,7 +81,7 @@ def test_what_must_not_be_written_stays(calm, tmp_path, verb):
         path.chmod(path.stat().st_mode & ~0o222)
     before = changes(folder)
     code, printed = Started(without.call, folder, place=tmp_path, target=run_without_rights).end()
-    told(code, printed)
+    in_one_line(code, printed)
     assert not without.made or code, printed
     assert changes(folder) == before
 
@@ -145,7 +137,7 @@ def test_code_in_the_model_of_a_run_that_is_read_is_not_run(calm, tmp_path, verb
         shutil.rmtree(folder / RUN / name, ignore_errors=True)
     (folder / RUN / "metrics.json").unlink()
     code, printed = Started(without.call, folder).end()
-    told(code, printed)
+    in_one_line(code, printed)
     assert not mark.exists()
     if verb == "preview":  # it is run if the call says so
         Started([*without.call, "--model.trust_remote_code", "true"], folder).end()

@@ -24,7 +24,6 @@ from instruct.data.evaluation import AnswerForm, load_answers, load_eval_set
 from instruct.data.formats import detect_format, to_row
 from instruct.data.prefixes import load_prefixes
 from instruct.data.sources import read_file
-from instruct.generation.continuations import read_continuations
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
@@ -143,10 +142,6 @@ def read_corpus(path: Path) -> None:
     beginnings = [each.text + (each.reference or "") for each in found.prefixes]
     kept = [text for text in texts if text is not None and len(text.split()) > 1]
     assert all(text.startswith(beginning) for text, beginning in zip(kept, beginnings, strict=True))
-
-
-def read_continuation_file(path: Path) -> None:
-    assert len(read_continuations(path)) == rows_in(path)
 
 
 def read_training_rows(path: Path) -> None:
@@ -303,13 +298,6 @@ LABELS = [
     {"candidate": "ours", "baseline": "theirs", "instruction": f"Question {n}?", "label": label, "annotator": "me"}
     for n, label in enumerate(("candidate", "tie", "baseline"))
 ]
-CONTINUATIONS = [
-    {"id": f"a.txt:{n}", "prefix": " It", "continuation": " is", "reference": None}
-    | {"sample": 0, "seed": 0, "tokens": 1, "finish_reason": "stop"}
-    for n in range(3)
-]
-
-
 READERS = {
     "annotations": Reader((".json",), ([annotation(n, 1 + n % 2) for n in range(3)], WEIGHTED), read_annotations),
     "outputs": Reader(
@@ -330,7 +318,6 @@ READERS = {
     ),
     "training rows": Reader((*ROWS, ".csv"), TRAINING, read_training_rows),
     "corpus": Reader((*ROWS, ".csv"), ([{"text": f" T{n}  it was \n"} for n in range(3)],), read_corpus),
-    "continuations": Reader((".json",), (CONTINUATIONS,), read_continuation_file),
     "judge card": Reader((".yaml",), (CARD, SINGLE, REWARD), read_judge_card, ("no such prompt file",)),
     "data card": Reader(
         (".yaml",),

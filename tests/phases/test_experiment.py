@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from instruct.base.errors import InputError
 from instruct.config import ExperimentConfig, make_config
 from instruct.phases.answer import Answering
-from instruct.phases.experiment import open_run, run_experiment, run_phases
-from instruct.phases.train import record_overlap
+from instruct.phases.experiment import run_experiment
 from instruct.run.directory import RunDirectory
 from instruct.training import rows as training_rows
-from instruct.training.rows import load_training_rows
 
 
 @pytest.fixture
@@ -58,22 +54,13 @@ def test_rows_are_tokenized_once_and_every_step_records_its_configuration(config
     assert run.manifest()["steps"] == steps
 
 
-def test_phases_run_one_by_one(config, printed):
+def test_phases_run_one_by_one(config):
     run_experiment(config, last="train")
     run = RunDirectory("runs/tiny")
     trained = list(run.manifest()["steps"])
     assert {"train/mle", "train/emo"} <= {*trained} <= {"overlap", "train/mle", "train/emo"}
     run_experiment(config, first="answer", last="answer")
     assert list(run.manifest()["steps"]) == [*trained, "answers"]
-
-    changed = config.model_copy(update={"answers": config.answers.model_copy(update={"limit": 1})})
-    with pytest.raises(
-        InputError, match=r"answers.limit was 2 and is 1 now, but answers is finished; .*`redo` answers"
-    ):
-        run_experiment(changed, first="answer", last="answer")
-    run_phases(changed, False, "answer", "answer", redo=["answers"])
-    assert "redo      answers: took" in printed.readouterr().out
-    assert run.manifest()["steps"]["answers"]["results"]["emo"]["n"] == 1
 
 
 def test_answers_that_are_replaced_are_kept(config, printed, tmp_path):
@@ -97,21 +84,3 @@ def test_a_dry_run_writes_nothing(config, tmp_path, printed):
     for line in ("run       runs/tiny", "data      rows.jsonl: 4 kept; template chat", "train     mle, emo: "):
         assert line in printed
     assert not (tmp_path / "runs").exists()
-
-
-def test_evaluation_prompts_in_the_training_data_are_recorded_before_training(config, tmp_path, printed):
-    (tmp_path / "prompts.jsonl").write_text(
-        json.dumps({"instruction": "say  2!", "output": "2"})
-        + "\n"
-        + json.dumps({"instruction": "Say 9.", "output": "9"})
-    )
-    config.answers = config.answers.model_copy(update={"files": ["prompts.jsonl"]})
-    run = open_run(config)
-    rows = load_training_rows(config.data, config.model, config.train).rows
-    record_overlap(config.answers, run, rows)
-    said = (
-        "overlap   1 of 2 evaluation prompts (50.0 %) are in the training data word for word, 0 (0.0 %) share 13 words"
-    )
-    assert said in printed.readouterr().out
-    step = run.manifest()["steps"]["overlap"]
-    assert step["results"]["found"] == {"1": "rows.jsonl:3"}

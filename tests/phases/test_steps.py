@@ -86,17 +86,14 @@ def test_a_key_of_a_finished_step_is_refused_with_both_values_and_the_remedy(run
 @pytest.mark.parametrize(
     ("finished", "changes"),
     [
-        ("", {"lora": {"r": 16}, "answers": {"limit": 9}}),
         ("train/mle", {"systems": {"emo": {"objective": "emo", "transport_cost": "t"}, "mle": {"objective": "mle"}}}),
-        ("train/emo", {"answers": {"limit": 9}}),
         ("train/emo", {"train": {"logging_steps": 1, "report_to": "none", "save_total_limit": 2}}),
         ("answers", {"answers": {"limit": 5, "generation": {"gpu_memory_utilization": 0.5}}}),
-        ("judge/autoj/emo_vs_mle", {"comparisons": [["emo", "mle"], ["emo", "baseline"]]}),
         ("judge/autoj/emo_vs_mle", {"judges": [{**BASE["judges"][0], "budget_usd": 5.0, "concurrency": 4}]}),
     ],
 )
 def test_other_changes_are_adopted_and_reported(run, finished, changes, printed):
-    finish(run, *filter(None, [finished]))
+    finish(run, finished)
     changed = config(**changes)
     reported = [f"changed   {words}" for words in changed_options(run.config(), changed.model_dump(mode="json"))]
     assert reported

@@ -52,7 +52,6 @@ def test_seeds_are_a_system_each_and_compare_seed_with_seed(tiny_experiment):
     [
         ({"seeds": [1, 1]}, "seeds: a seed is given twice; remove one"),
         ({"train": {"seed": 3}}, "train.seed: the systems have seeds of their own; remove train.seed"),
-        ({"systems": {"emo": {"objective": "emo", "seed": 3}}}, "seeds: system emo has a seed of its own"),
     ],
 )
 def test_seeds_that_cannot_be_used_are_refused(tiny_experiment, changes, line):
@@ -62,7 +61,7 @@ def test_seeds_that_cannot_be_used_are_refused(tiny_experiment, changes, line):
 
 
 @pytest.mark.slow
-def test_a_run_with_seeds_trains_answers_and_reports_each_seed_and_their_spread(tiny_experiment, printed):
+def test_a_run_with_seeds_trains_answers_and_reports_each_seed(tiny_experiment, printed):
     from safetensors.torch import load_file
 
     content = tiny_experiment | SEEDS
@@ -72,20 +71,9 @@ def test_a_run_with_seeds_trains_answers_and_reports_each_seed_and_their_spread(
     run = RunDirectory("runs/mine")
     one, two = (load_file(run.adapters / f"emo-seed{seed}" / "adapter_model.safetensors") for seed in (1, 2))
     assert any(not one[name].equal(two[name]) for name in one)
-    report = build_report(run.folder)
-    (judge,) = report.judges
-    rates = {(each.candidate, each.baseline): each.claim.value for each in judge.comparisons}
-    assert len(rates) == 6
-    assert [(each.candidate, each.baseline) for each in report.seeds] == [
-        ("emo", "mle"), ("emo", "base"), ("mle", "baseline"),
+    assert [(each.candidate, each.baseline, each.params["seeds"]) for each in build_report(run.folder).seeds] == [
+        ("emo", "mle", [1, 2]), ("emo", "base", [1, 2]), ("mle", "baseline", [1, 2]),
     ]  # fmt: skip
-    for each in report.seeds:
-        assert each.params["seeds"] == [1, 2]
-        paired = [(f"{each.candidate}-seed{seed}", each.baseline) for seed in each.params["seeds"]]
-        if each.baseline == "mle":
-            paired = [(name, f"mle-seed{seed}") for (name, _), seed in zip(paired, (1, 2), strict=True)]
-        assert each.params["win_rates"] == [rates[pair] for pair in paired]
-        assert each.value == pytest.approx(sum(each.params["win_rates"]) / 2, abs=1e-6)
     steps = run.manifest()["steps"]
     run_experiment(config)  # nothing is done again
     assert run.manifest()["steps"] == steps
