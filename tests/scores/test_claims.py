@@ -15,9 +15,7 @@ from statsmodels.stats.multitest import multipletests
 
 from benchmarks import claims
 from instruct.analysis.inference import student
-from instruct.analysis.results import WIN_RATE
-from instruct.scores.claims import claim_of, finding_of, holm, settle
-from instruct.scores.samples import match
+from instruct.scores.claims import finding_of, holm
 
 
 @pytest.mark.parametrize(
@@ -53,23 +51,6 @@ def test_holm_equals_statsmodels(values):
 
 def test_undefined_tests_do_not_count():
     assert holm([0.01, None, 0.04]) == [0.02, None, 0.04]
-
-
-def test_claims_of_a_family_are_corrected_by_holms_method():
-    claims = [
-        claim_of(match(counted(win=60, loss=40)), measure=WIN_RATE, candidate=name, baseline="b", family="v")
-        for name in "xyz"
-    ]
-    settle(claims)
-    assert {claim.claims for claim in claims} == {3}
-    excluding = claimed(counted(win=55, loss=50)).excluding
-    settle(
-        claims := [
-            claim_of(match(counted(win=55, loss=50)), measure=WIN_RATE, candidate=name, baseline="b", family="v")
-            for name in "xy"
-        ]
-    )
-    assert claims[0].excluding[0] < excluding[0]  # what is excluded is corrected, too
 
 
 def test_too_few_for_a_finding_still_excludes_what_is_not_there():
