@@ -8,12 +8,8 @@ from pathlib import Path
 import pytest
 
 from instruct.analysis import results
-from instruct.analysis.style import PAIRS_PER_COEFFICIENT
-from instruct.measuring.words import REPEATED_ABOVE
 from instruct.reporting import model
-from instruct.reporting.cautions import FAULTY_PERCENT, LONGER_PERCENT
 from instruct.reporting.model import ComparisonReport, Panel
-from instruct.scores.samples import LEAST_DECIDED
 
 TEXT = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text(encoding="utf-8")
 PROSE = re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)
@@ -33,14 +29,3 @@ DESCRIBED = {"dataset", "judge", "policy", "model", "candidate", "baseline"}
 @pytest.mark.parametrize("part", FIGURES + PARTS)
 def test_every_figure_is_explained(part):
     assert part.model_fields.keys() - NO_FIGURES - DESCRIBED - NAMED == set()
-
-
-def test_the_numbers_are_those_of_the_code():
-    words = " ".join(TEXT.split())
-    assert f"fewer than {PAIRS_PER_COEFFICIENT} pairs for each coefficient" in words
-    assert LEAST_DECIDED == 6
-    assert "fewer than six decided pairs" in words
-    assert f"at least {FAULTY_PERCENT} %" in words
-    assert f"{LONGER_PERCENT} % or more above" in words
-    assert REPEATED_ABOVE == 0.5
-    assert "distinct 4-grams / 4-grams > ½" in words

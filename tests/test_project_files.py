@@ -25,9 +25,3 @@ def test_make_targets_exist(page):
     calls = re.findall(r"(?:^|run: |step |`)make ((?:[a-z-]+ ?)+)", (ROOT / page).read_text(), re.MULTILINE)
     assert calls
     assert {target for call in calls for target in call.split()} <= TARGETS
-
-
-def test_every_page_is_in_the_navigation_of_the_site():
-    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
-    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
-    assert [page for page in pages if f"- {page}\n" not in navigation] == []
