@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from json_files import write_json
 from kept_tasks import keep_task, task_files
 from log_samples import annotations, arena_hard, inspect_log, inspect_sample, paired, rated
 
@@ -92,17 +93,9 @@ def check_sentences(text: str, sentences: int) -> None:
 # What each tool writes of a system's scores
 
 
-def write(path: Path, content: str | list[Any] | dict[str, Any]) -> Path:
-    """A text, or rows or other content as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".jsonl" and isinstance(content, list):
-        content = "".join(json.dumps(row) + "\n" for row in content)
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return path
-
-
 def write_csv(path: Path, rows: Sequence[Sequence[object]]) -> Path:
-    with write(path, "").open("w", newline="") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
         csv.writer(file).writerows(rows)
     return path
 
@@ -118,9 +111,11 @@ def table(folder: Path, system: str, scores: Scores, metric: str) -> Path:
 
 
 def lm_eval(folder: Path, system: str, scores: Scores, metric: str, better: str = "higher") -> Path:
-    for name, content in task_files("t", system, on_scale(scores, better), metric, better).items():
-        write(folder / system / name, content)
-    return folder / system
+    logs = folder / system
+    logs.mkdir(parents=True)
+    for name, text in task_files("t", system, on_scale(scores, better), metric, better).items():
+        (logs / name).write_text(text)
+    return logs
 
 
 def inspect(folder: Path, system: str, scores: Scores, metric: str) -> Path:
@@ -130,7 +125,7 @@ def inspect(folder: Path, system: str, scores: Scores, metric: str) -> Path:
         | (failed if score is None else {"scores": {metric: {"value": score}}})
         for unit, score in enumerate(scores)
     ]
-    return write(folder / system / "log.json", inspect_log(samples))
+    return write_json(folder / system / "log.json", inspect_log(samples))
 
 
 def alpaca_eval(folder: Path, system: str, scores: Scores, opponent: str = "ref", graded: bool = False) -> Path:
@@ -142,7 +137,7 @@ def alpaca_eval(folder: Path, system: str, scores: Scores, opponent: str = "ref"
     for unit, row in enumerate(rows):
         row |= {"id": unit, "instruction": f"Q{unit if graded else unit // 2}?"}
         row |= {"generator_1": opponent, "generator_2": system}
-    return write(folder / system / "annotations.json", rows)
+    return write_json(folder / system / "annotations.json", rows)
 
 
 def arena_hard_file(folder: Path, system: str, scores: Scores, opponent: str = "ref") -> Path:
@@ -154,19 +149,23 @@ def arena_hard_file(folder: Path, system: str, scores: Scores, opponent: str = "
         return {1.0: won, 0.0: lost, 0.5: ("A=B", "A=B"), None: (None, None)}[score]
 
     games = itertools.starmap(labels, enumerate(scores))
-    return write(folder / f"{system}.jsonl", arena_hard(games, category="hard_prompt", model=system, baseline=opponent))
+    return write_json(
+        folder / f"{system}.jsonl", arena_hard(games, category="hard_prompt", model=system, baseline=opponent)
+    )
 
 
 def mt_bench_pairs(folder: Path, first: str, second: str, scores: Scores) -> Path:
     """The two turns of a question are a cluster."""
     winner = {1.0: "model_1", 0.0: "model_2", 0.5: "tie", None: "error"}
     rows = paired((winner[score], winner[score]) for score in scores)
-    return write(folder / f"{first}_{second}_pair.jsonl", [row | {"model_1": first, "model_2": second} for row in rows])
+    return write_json(
+        folder / f"{first}_{second}_pair.jsonl", [row | {"model_1": first, "model_2": second} for row in rows]
+    )
 
 
 def mt_bench_ratings(folder: Path, system: str, scores: Scores) -> Path:
     ratings = [-1 if score is None else 1 + 9 * score for score in scores]
-    return write(folder / f"{system}_single.jsonl", rated(ratings, model=system))
+    return write_json(folder / f"{system}_single.jsonl", rated(ratings, model=system))
 
 
 def unit_scores(
@@ -437,7 +436,7 @@ def test_people_who_correct_a_judge_name_the_winner(pair, instruct):
     ]
     check_judged(
         instruct,
-        [run.folder, "--human", write(Path("people.jsonl"), rows)],
+        [run.folder, "--human", write_json(Path("people.jsonl"), rows)],
         pair,
         ("win rate with labels", "rate"),
     )
@@ -485,7 +484,7 @@ def published(layout: str, said: Sequence[str]) -> Path:
         ]
     else:
         rows = [{"pair": n, "order": "first", "verdict": verdict} for n, verdict in enumerate(said)]
-    return write(Path(f"verdicts.{'json' if layout in ('PandaLM', 'AlpacaEval') else 'jsonl'}"), rows)
+    return write_json(Path(f"verdicts.{'json' if layout in ('PandaLM', 'AlpacaEval') else 'jsonl'}"), rows)
 
 
 @pytest.mark.parametrize("better", [True, False])
@@ -499,7 +498,7 @@ def test_a_validation_names_the_judge_or_the_yardstick(layout, better, instruct)
         {"instruction": f"Q{n}?", "input": "", "response1": f"One {n}.", "response2": f"Two {n}.", "label": label}
         for n, label in enumerate(labels)
     ]
-    call = ["--replay", published(layout, said), "--against", write(Path("set.json"), rows)]
+    call = ["--replay", published(layout, said), "--against", write_json(Path("set.json"), rows)]
     code, out, err = instruct("validate", *call, "--output", "v")
     assert code == 0, err
     (claim,) = json.loads(Path("v/agreement.json").read_text())["claims"]

@@ -137,27 +137,18 @@ def kept(function: Callable[[str, str], Row]) -> Path:
     return Path(tempfile.gettempdir()) / f"population-{function.__name__}-{digest.hexdigest()[:16]}.jsonl"
 
 
-def _not_green(rows: dict[str, Row]) -> str:
-    refused, differ, need = (_number(rows, "outcome", outcome_) for outcome_ in ("refused", "differs", "needs"))
-    return (
-        f"{refused} are refused in one line, {need} need a package that the tests do not have, and with {differ} a "
-        "log-probability differs by more"
-    )
-
-
-def _number(rows: dict[str, Row], key: str, value: str) -> int:
-    return sum(row[key] == value for row in rows.values())
-
-
 def page(versions: dict[str, str], rows: dict[str, Row]) -> str:
     """docs/models.md."""
+    outcomes = _by(rows, "outcome")
+    green, refused, differ, need = (len(outcomes.get(name, ())) for name in ("green", "refused", "differs", "needs"))
     by_vllm = _by({kind: row for kind, row in rows.items() if row["outcome"] == "green"}, "vllm")
     about = (
         f"transformers {versions['transformers']} builds {len(rows)} types of models as causal language models or as "
         "image-text-to-text models. A tiny random model of each was trained for two steps, with LoRA and whole, "
         "answered, was measured and merged on a CPU. Green means that each stage gives the trainer's own "
-        f"log-probabilities to 1e-4 in float32: {_number(rows, 'outcome', 'green')} types; {_not_green(rows)}. "
-        "`make test-full` fails if that changes."
+        f"log-probabilities to 1e-4 in float32: {green} types; {refused} are refused in one line, {need} need a "
+        f"package that the tests do not have, and with {differ} a log-probability differs by more. `make test-full` "
+        "fails if that changes."
     )
     in_vllm = (
         "All types but those of the section below train, answer and merge with transformers. vLLM "
@@ -178,7 +169,7 @@ def page(versions: dict[str, str], rows: dict[str, Row]) -> str:
     lines = [
         "# Models", "", "<!-- Written by tests/training/population_table.py. -->", "", *_wrapped(about), "",
         "## Green", "", *_wrapped(in_vllm), "", *_listed(served, by_vllm),
-        "", "## Not green", "", *_listed(others, _by(rows, "outcome")),
+        "", "## Not green", "", *_listed(others, outcomes),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 

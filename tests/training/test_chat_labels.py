@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trl
 from datasets import Dataset
+from json_files import write_json
 from tiny import chat_tokenizer, conversations, make_trainer, quiet_config, tiny_tokenizer
 from tokenizers.processors import TemplateProcessing
-from train_configs import write_jsonl
 from trl import SFTTrainer
 
 from instruct.base.errors import InputError
@@ -88,7 +88,7 @@ def agentic_rows():
 
 def trained_alike(rows, tokenizer, folder, train_on="assistant_turns") -> list[tuple[list[int], list[int]]]:
     """Labels and ids of rows, which a file, a data set in Python and a stream give alike."""
-    file = write_jsonl(folder / "rows.jsonl", rows)
+    file = str(write_json(folder / "rows.jsonl", rows))
     read = encode_rows(tokenizer, load_rows(None, files=[file], train_on=train_on), None, train_on).dataset()
     expected = [(row["labels"], row["input_ids"]) for row in read]
     args = quiet_config(folder, train_on=train_on, max_length=None, on_bad_row="stop")

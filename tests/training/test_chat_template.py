@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from train_configs import tiny_config, train, write_jsonl, write_rows
+from json_files import write_json
+from train_configs import tiny_config, train, write_rows
 from transformers import AutoTokenizer
 
 from instruct.config import make_config
@@ -97,7 +98,7 @@ def test_answers_are_asked_in_the_mode_of_most_trained_answers(
     )
     user, answer = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "It is 4."}
     rows = [{"messages": [user, {**answer, "reasoning_content": "2"}]}] * thinking + [{"messages": [user, answer]}] * 8
-    config = config_of(tiny_model_folder, write_jsonl(tmp_path / "rows.jsonl", rows), template)
+    config = config_of(tiny_model_folder, str(write_json(tmp_path / "rows.jsonl", rows)), template)
     config.train |= {"max_steps": 1}
     run = train(tmp_path / "run", config)
     assert asked(config, run) == f"<|user|>Hi<|end|>{'<|assistant|>' if ending == 'off:' else ''}{ending}"

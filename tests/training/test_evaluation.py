@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from json_files import write_json
 from test_plain_text import write_texts
 from tiny import quiet_config
-from train_configs import have_the_same_weights, metrics, rows_of, tiny_config, train, write_jsonl, write_rows
+from train_configs import have_the_same_weights, metrics, rows_of, tiny_config, train, write_rows
 
 from instruct.base.errors import InputError
 from instruct.training.callbacks import WriteSamples, read_samples
@@ -39,7 +40,7 @@ def rows(tmp_path) -> str:
 def evaluated_on(tmp_path) -> str:
     """Rows of other letters than `rows` have: the longer a model trains on these, the worse it predicts them."""
     other = [{"instruction": f"Count {n}.", "input": "", "output": "ωψχ" * (8 + n % 3)} for n in range(7)]
-    return write_jsonl(tmp_path / "eval.jsonl", other)
+    return str(write_json(tmp_path / "eval.jsonl", other))
 
 
 def evaluating_config(folder: Path, rows: str, evaluation: dict[str, Any], **train_arguments: Any):

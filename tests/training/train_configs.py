@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from json_files import write_json
 from safetensors.torch import load_file
 
 from instruct.config import make_config
@@ -16,17 +17,12 @@ from instruct.training.rows import TrainingRows, load_training_rows
 from instruct.training.train import train_system
 
 
-def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
 def write_rows(path: Path, count: int = 24) -> str:
     rows = [
         {"instruction": f"Say the number {index}.", "input": "", "output": f"The number is {index}. " * (1 + index % 3)}
         for index in range(count)
     ]
-    return write_jsonl(path, rows)
+    return str(write_json(path, rows))
 
 
 def tiny_config(folder: Path, rows: str, **sections):
